@@ -5,7 +5,7 @@
 // are empty, and inside a band flows share evenly. Nobody needs to know a size beforehand;
 // where a size is estimated, a flow goes after its first band to the band of the estimate,
 // or to the one of its bytes if that is deeper. A [Hinter] knows which sizes applications
-// declare, and uses those that were right.
+// declare and which their flows had before, and uses those that were right.
 //
 // [Sizes] is a distribution of flow sizes, read from a file or taken from flows that were
 // seen. Package flow/sim simulates links and fabrics, and flow/tune finds thresholds.

@@ -37,7 +37,7 @@ func find[T any](in map[HintKey]T, source, destination netip.AddrPort) (found T,
 	return found, false
 }
 
-// Of is the size that was declared of a flow, 0 for none.
+// Of is the size that is known of a flow, 0 for none.
 func (h Hints) Of(source, destination netip.AddrPort) int64 {
 	size, _ := find(h, source, destination)
 	return size
@@ -81,37 +81,49 @@ func ParseHints(text string) (map[uint16]int64, error) {
 	return sizes, nil
 }
 
-// A Declaration says what sizes the flows of a workload's addresses have, by port.
+// A Declaration says what sizes the flows of a workload's addresses have, by port. Without sizes it says whose the addresses are.
 type Declaration struct {
 	Workload  string
 	Addresses []netip.Addr
 	Sizes     map[uint16]int64
 }
 
-// A HintSource is what is trusted or not as a whole. Another size is another source.
+// Where a size comes from.
+const (
+	FromDeclared = "declared"
+	FromHistory  = "history"
+)
+
+// A HintSource is what is trusted or not as a whole. Another declared size is another source; that of history follows its flows.
 type HintSource struct {
 	Workload string `json:"workload"`
 	Port     uint16 `json:"port"`
 	Size     int64  `json:"size"`
+	From     string `json:"from"`
 }
 
 // silentSource is how long a source is kept that nobody declares and no flow belongs to.
 const silentSource = 2 * time.Hour
 
-// A Hinter knows which sizes are declared, and which of them have been right. One goroutine at a time uses it. The zero value is ready.
+// A Hinter knows which sizes are declared, what sizes flows had before, and which of both have been right. Declared sizes come
+// before those of history. One goroutine at a time uses it. The zero value is ready.
 type Hinter struct {
 	declared map[HintKey]HintSource
 	errors   map[HintSource]*Errors
+
+	owners map[netip.Addr]string // workloads of addresses
+	pasts  map[string]map[uint16]*past
+	node   History // of all flows
 }
 
-// Declare takes all that is declared now, in the place of what was. Two sources that say different sizes of the same flows are
+// Declare takes all that is declared now, in the place of what was, and whose the addresses are: without any, nothing is learned. Two sources that say different sizes of the same flows are
 // both left out, and so is what goes beyond MostHints.
 func (h *Hinter) Declare(now time.Time, all []Declaration) {
 	declared, twice := map[HintKey]HintSource{}, map[HintKey]bool{}
 	for _, d := range all {
 		for port, size := range d.Sizes {
 			for _, a := range d.Addresses {
-				k, s := HintKey{a.Unmap(), port}, HintSource{d.Workload, port, size}
+				k, s := HintKey{a.Unmap(), port}, HintSource{d.Workload, port, size, FromDeclared}
 				if was, ok := declared[k]; ok && was != s {
 					twice[k] = true
 				} else if ok || len(declared) < MostHints {
@@ -133,46 +145,75 @@ func (h *Hinter) Declare(now time.Time, all []Declaration) {
 		}
 	}
 	maps.DeleteFunc(h.errors, func(s HintSource, e *Errors) bool { return !present[s] && now.Sub(e.last) > silentSource })
+	h.own(all)
+	h.forget(now)
 }
 
 // Judge takes a flow that ended, in bands of which the first ends after so many bytes: up to there no hint counts.
 func (h *Hinter) Judge(now time.Time, r Record, first int64) {
-	if s, ok := find(h.declared, r.Source, r.Destination); ok && r.End != Running && r.Bytes > uint64(first) {
-		h.errors[s].Add(now, math.Log(float64(r.Bytes)/float64(s.Size)))
+	if r.End == Running || r.Bytes <= uint64(first) {
+		return
 	}
+	x := math.Log(float64(r.Bytes))
+	if s, ok := find(h.declared, r.Source, r.Destination); ok {
+		h.errors[s].Add(now, x-math.Log(float64(s.Size)))
+	}
+	h.learn(now, r, x)
 }
 
 // Trusted are the sizes that may be used now.
 func (h *Hinter) Trusted() Hints {
 	trusted := Hints{}
-	for k, s := range h.declared {
-		if h.errors[s].Trusted() {
-			trusted[k] = s.Size
-		}
+	for k, s := range h.used() {
+		trusted[k] = s.Size
 	}
 	return trusted
+}
+
+func (h *Hinter) used() map[HintKey]HintSource {
+	used := map[HintKey]HintSource{}
+	for k, s := range h.declared {
+		if h.errors[s].Trusted() {
+			used[k] = s
+		}
+	}
+	h.remembered(used)
+	return used
 }
 
 // A HintState is how a source stands.
 type HintState struct {
 	HintSource
 	Flows int      `json:"flows"` // that were judged
-	Sigma *float64 `json:"sigma"` // of the log of their sizes around what was declared; nil without flows
-	Used  bool     `json:"used"`  // it may be
+	Sigma *float64 `json:"sigma"` // of the log of their sizes around that of the source; nil without flows
+	// Of history: the same around an estimate that knows nothing of the port.
+	SigmaNode *float64 `json:"sigma_node,omitempty"`
+	Used      bool     `json:"used"` // of some address, where a policy orders
 }
 
-// States are those of what is declared now, in order.
+// States are those of what is declared now, and those of history that a flow has judged, in order.
 func (h *Hinter) States() []HintState {
-	seen := map[HintSource]bool{}
+	seen, used := map[HintSource]bool{}, map[HintSource]bool{}
+	for _, s := range h.used() {
+		used[s] = true
+	}
 	var all []HintState
 	for _, s := range h.declared {
 		if e := h.errors[s]; !seen[s] {
 			seen[s] = true
-			all = append(all, HintState{s, e.Flows, e.Sigma(), e.Trusted()})
+			all = append(all, HintState{s, e.Flows, e.Sigma(), nil, used[s]})
+		}
+	}
+	for _, workload := range h.owners {
+		for port, p := range h.pasts[workload] {
+			if s := (HintSource{workload, port, p.size(), FromHistory}); p.own.Flows > 0 && !seen[s] {
+				seen[s] = true
+				all = append(all, HintState{s, p.own.Flows, p.own.Sigma(), p.node.Sigma(), used[s]})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b HintState) int {
-		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Size, b.Size))
+		return cmp.Or(cmp.Compare(a.Workload, b.Workload), cmp.Compare(a.Port, b.Port), cmp.Compare(a.From, b.From), cmp.Compare(a.Size, b.Size))
 	})
 	return all
 }

@@ -94,7 +94,7 @@ func TestTrust(t *testing.T) {
 	size := func(sigma float64) float64 { return math.Max(first+1, 1e7*math.Exp(sigma*rng.NormFloat64())) }
 	for range 100 {
 		h.Judge(began, ended(5432, first), first) // within the first band it does not count
-		h.Judge(began, ended(80, 5e6), first)     // nobody has said a size
+		h.Judge(began, ended(9999, 5e6), first)   // nobody has said a size
 	}
 	running := ended(5432, 1e9)
 	running.End = flow.Running
@@ -156,6 +156,6 @@ func TestDeclared(t *testing.T) {
 		var hinter flow.Hinter
 		hinter.Declare(began, two)
 		require.Len(t, hinter.States(), 1)
-		require.Equal(t, flow.HintSource{Workload: "shop/db", Port: 81, Size: 5}, hinter.States()[0].HintSource)
+		require.Equal(t, flow.HintSource{Workload: "shop/db", Port: 81, Size: 5, From: flow.FromDeclared}, hinter.States()[0].HintSource)
 	}
 }

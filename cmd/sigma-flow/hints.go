@@ -19,7 +19,7 @@ type hinter struct {
 
 var _ follow.Hinter = &hinter{}
 
-// Declare takes all that pods of the node declare now.
+// Declare takes all that pods of the node declare now, and whose the addresses are.
 func (h *hinter) Declare(now time.Time, all []flow.Declaration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 // A collector gives the program's counters as they are, and the rest as of the last report.
 type collector struct{ agent *agent }
 
-var hintLabels = []string{"workload", "port", "size"}
+// The size is empty for history: that one follows its flows.
+var hintLabels = []string{"workload", "port", "size", "source"}
 
 var portLabels = []string{"interface", "protocol", "port", "side"}
 
@@ -37,9 +38,10 @@ var (
 	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; not with --observe.", "band")
 	descSequence   = describe("policy_sequence", "Sequence number of the FlowPolicy's thresholds that were taken last; with --policy only.")
 	descRefused    = describe("policy_refused_total", "FlowPolicies that were older than what was taken, or of no sense; with --policy only.")
-	descHintFlows  = describe("hint_flows_total", "Flows beyond the first band that a declared size was judged by; with --policy only.", hintLabels...)
-	descHintError  = describe("hint_log_error", "Deviation of the log of their sizes around what was declared; with --policy only.", hintLabels...)
-	descHintUsed   = describe("hint_used", "1 where the declared size may be used: after 30 flows, while their deviation is at most 1; with --policy only.", hintLabels...)
+	descHintFlows  = describe("hint_flows_total", "Flows beyond the first band that a size was judged by, declared or of history; with --policy only.", hintLabels...)
+	descHintError  = describe("hint_log_error", "Deviation of the log of their sizes around that size; with --policy only.", hintLabels...)
+	descHintNode   = describe("hint_node_log_error", "Deviation of the same around an estimate that knows nothing of the port; of history, with --policy only.", hintLabels...)
+	descHintUsed   = describe("hint_used", "1 where the size may be used: after 30 flows, while their deviation is at most 1 and, of history, below .8 of hint_node_log_error; with --policy only.", hintLabels...)
 	descWindow     = describe("window_sizes", "Sizes in the node's window.")
 	descChanges    = describe("window_changes_total", "How often the distribution of sizes changed.")
 	descRunning    = describe("running_elephants", "Flows of 10 MB and more that are running.")
@@ -55,7 +57,7 @@ var (
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descOpened, descLost, descEvicted, descPackets, descSeen, descInterfaces, descLoad, descSent, descWait, descThreshold, descOrdering, descBand, descSequence, descRefused, descWindow, descChanges,
-		descHintFlows, descHintError, descHintUsed,
+		descHintFlows, descHintError, descHintNode, descHintUsed,
 		descRunning, descFlows, descBytes, descElephants, descSize, descError,
 	} {
 		to <- d
@@ -110,9 +112,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	for _, h := range r.Hints {
-		labels := []string{h.Workload, strconv.Itoa(int(h.Port)), strconv.FormatInt(h.Size, 10)}
+		size := strconv.FormatInt(h.Size, 10)
+		if h.From == flow.FromHistory {
+			size = ""
+		}
+		labels := []string{h.Workload, strconv.Itoa(int(h.Port)), size, h.From}
 		send(descHintFlows, total, float64(h.Flows), labels...)
 		maybe(descHintError, h.Sigma, labels...)
+		maybe(descHintNode, h.SigmaNode, labels...)
 		used := 0.
 		if h.Used {
 			used = 1

@@ -236,7 +236,7 @@ func writeStatus(out io.Writer, s *node.OrderStatus) error {
 	}
 	fmt.Fprintf(out, "%d packets of no flow, in the middle band; %d packets whose flow found no room\n", s.NoFlow, s.Unkept)
 	if s.Hints > 0 || s.Hinted > 0 {
-		fmt.Fprintf(out, "%d addresses and ports have a size that was declared, %d times a flow has had one after its first band\n", s.Hints, s.Hinted)
+		fmt.Fprintf(out, "%d addresses and ports have a size that is known, %d times a flow has had one after its first band\n", s.Hints, s.Hinted)
 	}
 	if s.Unseen > 0 {
 		fmt.Fprintf(out, "%d packets had no band: they were sent before the order was on, or another program of %s ends before it\n", s.Unseen, s.Uplink)

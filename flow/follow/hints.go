@@ -15,9 +15,9 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 )
 
-// A Hinter knows which of the sizes that pods declare are right. The Runner calls it from one goroutine.
+// A Hinter knows which of the sizes that pods declare, or that their flows had before, are right. The Runner calls it from one goroutine.
 type Hinter interface {
-	// Declare takes all that pods of the node declare now.
+	// Declare takes all that pods of the node declare now, and whose the addresses are.
 	Declare(now time.Time, all []flow.Declaration)
 	// Trusted are the sizes that may be used now.
 	Trusted() flow.Hints
@@ -54,7 +54,7 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 		d, err := declaration(&list.Items[i])
 		if err != nil {
 			r.complain(err)
-		} else if d.Sizes != nil {
+		} else if len(d.Addresses) > 0 {
 			all = append(all, d)
 		}
 	}
@@ -62,14 +62,17 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 	return h.Trusted()
 }
 
-// declaration is what a pod says of the flows that it sends. It has no sizes where it says nothing.
+// declaration is what a pod says of the flows that it sends. It has no sizes where it says nothing, and no addresses where none
+// are its own.
 func declaration(p *corev1.Pod) (d flow.Declaration, err error) {
 	text, ok := p.Annotations[v1alpha1.SizeAnnotation]
-	if !ok || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Spec.HostNetwork && !ok {
 		return d, nil
 	}
-	if d.Sizes, err = flow.ParseHints(text); err != nil {
-		return d, fmt.Errorf("pod %s/%s: annotation %s: %w", p.Namespace, p.Name, v1alpha1.SizeAnnotation, err)
+	if ok {
+		if d.Sizes, err = flow.ParseHints(text); err != nil {
+			return d, fmt.Errorf("pod %s/%s: annotation %s: %w", p.Namespace, p.Name, v1alpha1.SizeAnnotation, err)
+		}
 	}
 	d.Workload = p.Namespace + "/" + workload(p)
 	for _, ip := range p.Status.PodIPs {
@@ -104,6 +107,6 @@ func strip(o any) (any, error) {
 	if text, ok := p.Annotations[v1alpha1.SizeAnnotation]; ok {
 		kept.Annotations = map[string]string{v1alpha1.SizeAnnotation: text}
 	}
-	kept.Spec.NodeName, kept.Status.Phase, kept.Status.PodIPs = p.Spec.NodeName, p.Status.Phase, p.Status.PodIPs
+	kept.Spec.NodeName, kept.Spec.HostNetwork, kept.Status.Phase, kept.Status.PodIPs = p.Spec.NodeName, p.Spec.HostNetwork, p.Status.Phase, p.Status.PodIPs
 	return kept, nil
 }

@@ -48,13 +48,19 @@ func TestDeclaration(t *testing.T) {
 		require.Equal(t, want, d.Workload)
 	}
 	for _, change := range []func(*corev1.Pod){
-		func(p *corev1.Pod) { p.Annotations = nil },
-		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, // its address may be another pod's
+		func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },          // its address may be another pod's
+		func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork = nil, true }, // nor is it its own
 	} {
 		d, err := of(change)
 		require.NoError(t, err)
-		require.Empty(t, d.Sizes)
+		require.Empty(t, d)
 	}
+	shared, err := of(func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	require.NoError(t, err)
+	require.Equal(t, d, shared)
+	silent, err := of(func(p *corev1.Pod) { p.Annotations = nil })
+	require.NoError(t, err)
+	require.Equal(t, flow.Declaration{Workload: d.Workload, Addresses: d.Addresses}, silent, "its flows may say what it does not")
 	_, err = of(func(p *corev1.Pod) { p.Annotations[v1alpha1.SizeAnnotation] = "80=many" })
 	require.ErrorContains(t, err, "pod shop/web-7f-x: annotation sigma-scheduler.io/flow-size: port 80: ")
 }

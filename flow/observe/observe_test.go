@@ -83,13 +83,15 @@ func TestReport(t *testing.T) {
 
 	var text bytes.Buffer
 	r.Health = &Health{Interfaces: 2, Lost: 3}
-	sigma := .4
-	r.Hints = []flow.HintState{{HintSource: flow.HintSource{Workload: "shop/db", Port: 5432, Size: 10_000_000}, Flows: 31, Sigma: &sigma, Used: true}}
+	sigma, all := .4, 1.7
+	r.Hints = []flow.HintState{{HintSource: flow.HintSource{Workload: "shop/db", Port: 5432, Size: 10_000_000, From: flow.FromDeclared}, Flows: 31, Sigma: &sigma, Used: true}, {
+		HintSource: flow.HintSource{Workload: "shop/web", Port: 443, Size: 3_200_000, From: flow.FromHistory}, Flows: 1234, Sigma: &sigma, SigmaNode: &all, Used: true,
+	}}
 	require.NoError(t, r.Text(&text))
 	require.Contains(t, text.String(), "uplink eth0 of 1Gbit/s, 800 Mbit/s over 60 s, load 0.8\n1000 flows and ")
 	require.Contains(t, text.String(), "2 interfaces, – of their packets seen; 3 records lost")
 	require.Regexp(t, `veth1 +tcp/443 +client +1000 `, text.String())
-	require.Regexp(t, `shop/db +5432 +10M +31 +0.40 +true`, text.String())
+	require.Regexp(t, `shop/db +5432 +10M +declared +31 +0.40 +– +true\n *shop/web +443 +3.2M +history +1234 +0.40 +1.70 +true`, text.String())
 }
 
 // Why there is no figure is said.
@@ -160,26 +162,26 @@ func TestHistories(t *testing.T) {
 		require.InEpsilon(t, .3, *p.SigmaPeer, .1, p.Key)
 		require.InEpsilon(t, math.Sqrt(1.32+.09), *p.SigmaPort, .1, p.Key)
 		require.InEpsilon(t, math.Sqrt(4+1.32+.09), *p.SigmaNode, .1, p.Key)
-		require.InEpsilon(t, 10_000-10*leastHistory, p.Judged, .02, "some are within the first band")
+		require.InEpsilon(t, 10_000-10*flow.TrustAfter, p.Judged, .02, "some are within the first band")
 	}
 }
 
 // What a history learned an hour ago counts half, and short flows do not count at all.
 func TestHistoryForgets(t *testing.T) {
-	var h history
+	var h flow.History
 	for range 1000 {
-		h.add(begin, 10)
+		h.Add(begin, 10)
 	}
 	for range 1000 {
-		h.add(begin.Add(halfLife), 16)
+		h.Add(begin.Add(flow.HalfLife), 16)
 	}
-	require.InDelta(t, 14, h.mean, .01) // (1/2·10 + 1·16) ÷ (3/2)
+	require.InDelta(t, 14, h.Mean, .01) // (1/2·10 + 1·16) ÷ (3/2)
 	w := watcher(t, 1e9)
 	for i := range 100 {
 		w.Add(begin, record(fmt.Sprintf("10.0.0.1:%d", 32768+i), "10.0.9.9:443", firstBand))
 	}
 	require.Nil(t, report(t, w, begin).Ports[0].SigmaPort)
-	require.Zero(t, w.node.flows)
+	require.Zero(t, w.node.Flows)
 }
 
 // An elephant counts once, however often it was told of, and is no size before its end.
@@ -225,7 +227,7 @@ func TestBounds(t *testing.T) {
 	require.Len(t, w.peers, MostPeers)
 	w.forget(begin.Add(silent + 1))
 	require.Empty(t, w.ports)
-	w.forget(begin.Add(4*halfLife + 1))
+	w.forget(begin.Add(4*flow.HalfLife + 1))
 	require.Empty(t, w.peers)
 
 	w.Add(begin, record("10.0.0.1:40000", "10.0.9.9:443", 0))

@@ -40,7 +40,7 @@ type Report struct {
 	RunningB   uint64  `json:"running_bytes"`
 	Health     *Health `json:"health"`
 
-	// What pods declare of their flows; the agent fills it in.
+	// Sizes that pods declare of their flows, and that history knows; the agent fills it in.
 	Hints []flow.HintState `json:"hints,omitempty"`
 }
 
@@ -186,7 +186,7 @@ func (w *Watcher) wait(flows []sim.Flow, fct []float64) float64 {
 func (p *port) report(k Key) Port {
 	out := Port{
 		Key: k, Flows: p.flows, Bytes: p.bytes, Elephants: p.elephants,
-		SigmaNode: p.node.Sigma(), SigmaPort: p.own.errors.Sigma(), SigmaPeer: p.peers.Sigma(), Judged: p.peers.Flows,
+		SigmaNode: p.node.Sigma(), SigmaPort: p.port.Sigma(), SigmaPeer: p.peers.Sigma(), Judged: p.peers.Flows,
 	}
 	seen := p.window.Sizes()
 	if out.Window = len(seen); out.Window > 0 {
@@ -265,9 +265,9 @@ func (r *Report) Text(out io.Writer) error {
 	if len(r.Hints) > 0 {
 		b.WriteByte('\n')
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "workload\tport\tdeclared\tflows\tσ\tused\t")
+		fmt.Fprintln(t, "workload\tport\tsize\tfrom\tflows\tσ\tσ node\tused\t")
 		for _, h := range r.Hints[:min(len(r.Hints), mostLines)] {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%t\t\n", h.Workload, h.Port, flow.FormatAmount(float64(h.Size)), h.Flows, figure(h.Sigma, 2), h.Used)
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\t%t\t\n", h.Workload, h.Port, flow.FormatAmount(float64(h.Size)), h.From, h.Flows, figure(h.Sigma, 2), figure(h.SigmaNode, 2), h.Used)
 		}
 		if err := t.Flush(); err != nil {
 			return err

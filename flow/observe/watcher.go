@@ -70,7 +70,8 @@ type port struct {
 	elephants uint64
 	last      time.Time
 	node      flow.Errors // of the estimate for the whole node
-	own       history
+	own       flow.History
+	port      flow.Errors // of the estimate for the port
 	peers     flow.Errors
 }
 
@@ -104,8 +105,8 @@ type Watcher struct {
 	refused   uint64
 	unnamed   uint64 // flows under Other
 	ports     map[Key]*port
-	node      history
-	peers     map[peer]*history
+	node      flow.History
+	peers     map[peer]*flow.History
 	elephants map[connection]elephant
 	meter     meter
 }
@@ -124,7 +125,7 @@ func NewWatcher(rate float64, queue, bands int) (*Watcher, error) {
 	}
 	return &Watcher{
 		rate: rate, buffer: buffer, decider: flow.Decider{Bands: bands, Tuner: tune.Tuner{}},
-		ports: map[Key]*port{}, peers: map[peer]*history{}, elephants: map[connection]elephant{},
+		ports: map[Key]*port{}, peers: map[peer]*flow.History{}, elephants: map[connection]elephant{},
 	}, nil
 }
 
@@ -187,19 +188,20 @@ func (w *Watcher) estimate(now time.Time, p *port, of peer, size float64) {
 		return
 	}
 	x := math.Log(size)
-	w.node.judge(now, &p.node, x)
-	w.node.add(now, x)
-	p.own.add(now, x)
+	w.node.Judge(now, &p.node, x)
+	w.node.Add(now, x)
+	p.own.Judge(now, &p.port, x)
+	p.own.Add(now, x)
 	h := w.peers[of]
 	if h == nil {
 		if len(w.peers) >= MostPeers {
 			return
 		}
-		h = &history{}
+		h = &flow.History{}
 		w.peers[of] = h
 	}
-	h.judge(now, &p.peers, x)
-	h.add(now, x)
+	h.Judge(now, &p.peers, x)
+	h.Add(now, x)
 }
 
 // forget drops what has not been heard of for long.
@@ -210,7 +212,7 @@ func (w *Watcher) forget(now time.Time) {
 		}
 	}
 	for k, h := range w.peers {
-		if now.Sub(h.last) > 4*halfLife {
+		if h.Silent(now) > 4*flow.HalfLife {
 			delete(w.peers, k)
 		}
 	}

@@ -129,7 +129,7 @@ func hinted(t *testing.T, s *flowSite, n *realNode) {
 			}
 			text, err := io.ReadAll(r.Body)
 			require.NoError(t, errors.Join(err, r.Body.Close()))
-			return string(text), strings.Contains(string(text), fmt.Sprintf("sigma_flow_hint_%s{port=\"9000\",size=\"3000000\",workload=\"default/db\"} %d\n", metric, want))
+			return string(text), strings.Contains(string(text), fmt.Sprintf("sigma_flow_hint_%s{port=\"9000\",size=\"3000000\",source=\"declared\",workload=\"default/db\"} %d\n", metric, want))
 		})
 	}
 	judged("used", 0) // the agent has the pod, and judges from there on

@@ -111,6 +111,8 @@ type FlowPolicySpec struct {
 	// Whether sizes count that pods declare in their annotation sigma-scheduler.io/flow-size, such as 5432=10M,80=20k: bytes of
 	// the flows that they send, by a port of either side. After its first band a flow goes to the deeper of two, that of
 	// its size and that of its bytes. A node uses what a workload declares once 30 of its flows have been right within a factor of e.
+	// Where nothing right is declared, it uses what the workload's flows of the port were before, once 30 of them have been estimated
+	// within a factor of e, and clearly better than without their port.
 	// +optional
 	Hints bool `json:"hints,omitempty"`
 }
