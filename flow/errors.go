@@ -27,9 +27,10 @@ type Errors struct {
 	last           time.Time
 }
 
-// Add takes an error: the log of a size less that of its estimate.
+// Add takes an error: the log of a size less that of its estimate. However long nothing came, as many flows count as trust wants:
+// one alone says nothing.
 func (e *Errors) Add(now time.Time, err float64) {
-	kept := min(Decay(now.Sub(e.last)), 1-1./lastErrors)
+	kept := min(max(Decay(now.Sub(e.last)), TrustAfter/e.weight), 1-1./lastErrors)
 	e.Flows++
 	e.last = now
 	e.weight = e.weight*kept + 1

@@ -159,3 +159,26 @@ func TestDeclared(t *testing.T) {
 		require.Equal(t, flow.HintSource{Workload: "shop/db", Port: 81, Size: 5, From: flow.FromDeclared}, hinter.States()[0].HintSource)
 	}
 }
+
+// After hours without flows one that is off takes no trust away, and one that is right gives none: as many count as trust wants.
+func TestTrustAfterSilence(t *testing.T) {
+	for _, right := range []bool{true, false} {
+		var e flow.Errors
+		now := time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC)
+		before, after := 0., 1.3
+		if !right {
+			before, after = 1.3, 0
+		}
+		for range 300 {
+			now = now.Add(time.Second)
+			e.Add(now, before)
+		}
+		require.Equal(t, right, e.Trusted())
+		e.Add(now.Add(12*time.Hour), after)
+		require.Equal(t, right, e.Trusted())
+		for range 100 {
+			e.Add(now.Add(12*time.Hour), after)
+		}
+		require.Equal(t, !right, e.Trusted(), "many do")
+	}
+}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"io/fs"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -41,7 +42,9 @@ func SetHints(pins string, h flow.Hints) error {
 	}
 	var maps [2]*ebpf.Map
 	for i, name := range []string{pinHints, pinSettings} {
-		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
+		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); errors.Is(err, fs.ErrNotExist) && name == pinHints && len(h) == 0 {
+			return nil // that of an earlier version had none
+		} else if err != nil {
 			return fmt.Errorf("%s: %s: %w", pins, name, err)
 		}
 		defer func() { _ = maps[i].Close() }() // the pin holds it

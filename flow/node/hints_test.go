@@ -214,6 +214,8 @@ func TestHintsOnUplink(t *testing.T) {
 		// The order of an earlier version had no hints: it is replaced, or taken off.
 		for _, off := range []bool{false, true} {
 			older(t, pins)
+			require.NoError(t, SetHints(pins, nil))
+			require.Error(t, SetHints(pins, hints))
 			if !off {
 				turnOn(t, o)
 				require.NoError(t, SetHints(pins, hints))
