@@ -116,8 +116,8 @@ type Hinter struct {
 	node   History // of all flows
 }
 
-// Declare takes all that is declared now, in the place of what was, and whose the addresses are: without any, nothing is learned. Two sources that say different sizes of the same flows are
-// both left out, and so is what goes beyond MostHints.
+// Declare takes all that is declared now, in the place of what was, and whose the addresses are: of others nothing is learned.
+// Two sources that say different sizes of the same flows are both left out, and so is what goes beyond MostHints.
 func (h *Hinter) Declare(now time.Time, all []Declaration) {
 	declared, twice := map[HintKey]HintSource{}, map[HintKey]bool{}
 	for _, d := range all {

@@ -107,6 +107,7 @@ func strip(o any) (any, error) {
 	if text, ok := p.Annotations[v1alpha1.SizeAnnotation]; ok {
 		kept.Annotations = map[string]string{v1alpha1.SizeAnnotation: text}
 	}
-	kept.Spec.NodeName, kept.Spec.HostNetwork, kept.Status.Phase, kept.Status.PodIPs = p.Spec.NodeName, p.Spec.HostNetwork, p.Status.Phase, p.Status.PodIPs
+	kept.Spec.HostNetwork = p.Spec.HostNetwork
+	kept.Spec.NodeName, kept.Status.Phase, kept.Status.PodIPs = p.Spec.NodeName, p.Status.Phase, p.Status.PodIPs
 	return kept, nil
 }

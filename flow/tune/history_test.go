@@ -22,7 +22,7 @@ type ports struct {
 }
 
 // generate gives flows and their ports, at a load of .8.
-func (p *ports) generate(n int, rate float64, seed uint64) ([]sim.Flow, []uint16) {
+func (p *ports) generate(n int, seed uint64) ([]sim.Flow, []uint16) {
 	rng := rand.New(rand.NewPCG(seed, 99))
 	// Each median has a share of the bytes: there are as many fewer flows of it as they are larger.
 	weights := []float64{1 / p.heavy.Mean()}
@@ -84,7 +84,7 @@ func history(flows []sim.Flow, of []uint16, t flow.Thresholds) (hinted int) {
 
 // Sizes that history knows make flows faster where ports differ, and change nothing where one port has sizes of all kinds.
 func TestHistory(t *testing.T) {
-	const rate, n = 1e10, 200_000
+	const n = 200_000
 	for _, c := range []struct {
 		text string
 		of   ports
@@ -95,7 +95,7 @@ func TestHistory(t *testing.T) {
 		{"one steady port, σ .3", ports{heavy(t), []float64{1e7}, .3}, .99},
 		{"one heavy-tailed port", ports{heavy(t), nil, 0}, 1},
 	} {
-		train, _ := c.of.generate(3000, rate, 1)
+		train, _ := c.of.generate(3000, 1)
 		var seen []float64
 		for _, f := range train {
 			seen = append(seen, f.Size)
@@ -104,7 +104,7 @@ func TestHistory(t *testing.T) {
 		require.NoError(t, err)
 		thresholds, _, err := NewProblem(sizes, .8, 50_000, 1, nil).Search(t.Context(), Search{Bands: 4, Budget: 100, Seed: 1})
 		require.NoError(t, err)
-		flows, of := c.of.generate(n, rate, 2)
+		flows, of := c.of.generate(n, 2)
 		fct := make([]float64, n)
 		link := sim.NewLink(rate)
 		link.Bands(flows, thresholds, fct)
