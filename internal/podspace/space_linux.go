@@ -23,27 +23,32 @@ type Space struct {
 func New() (*Space, error) {
 	s := &Space{calls: make(chan func())}
 	made := make(chan error)
-	go s.keep(made)
+	go onThread(func() { s.keep(made) })
 	if err := <-made; err != nil {
 		return nil, fmt.Errorf("network namespace: %w", err)
 	}
 	return s, nil
 }
 
-// keep runs the space's thread, which ends with the goroutine. The process's first thread would not: it is held
-// meanwhile, so that another one is taken.
+// onThread runs a function on a thread that ends with it, as its goroutine never unlocks it. The process's first thread
+// would not end: it is held meanwhile, so that another one is taken.
+func onThread(f func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			onThread(f)
+			return
+		}
+		f()
+	}()
+	<-ended
+}
+
+// keep runs the space's thread.
 func (s *Space) keep(made chan<- error) {
-	runtime.LockOSThread()
-	if unix.Gettid() == unix.Getpid() {
-		defer runtime.UnlockOSThread()
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			s.keep(made)
-		}()
-		<-ended
-		return
-	}
 	err := s.enter()
 	made <- err
 	if err != nil {
@@ -95,15 +100,11 @@ func (s *Space) Start(cmd *exec.Cmd) error {
 
 // DialContext dials within the space: the socket stays there.
 func (s *Space) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // and never unlocked
+	onThread(func() {
 		if err = unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err == nil {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		}
-	}()
-	<-ended
+	})
 	return conn, err
 }
 

@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // serverVar is set in the environment of this program where it is the server of a test.
@@ -79,6 +82,53 @@ func TestSpaces(t *testing.T) {
 	require.NoError(t, two.Close())
 	assertKilled(t, servers[1])
 	require.Error(t, two.Close())
+}
+
+// The process's first thread never ends, so nothing is dialled on it: it would stay in the space.
+func TestFirstThread(t *testing.T) {
+	require.NoError(t, open(t).Close())
+	was, err := os.Readlink("/proc/self/ns/net")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return onFirst(func() {
+			s, err := New()
+			if !assert.NoError(t, err) {
+				return
+			}
+			runtime.UnlockOSThread() // what is started from here is the next on this thread
+			_, err = s.DialContext(t.Context(), "tcp", "127.0.0.1:8080")
+			assert.ErrorIs(t, err, syscall.ECONNREFUSED, "nobody listens there")
+			assert.NoError(t, s.Close())
+		})
+	}, 10*time.Second, 10*time.Millisecond, "the thread of a space that was closed is free soon")
+	now, err := os.Readlink("/proc/self/ns/net")
+	require.NoError(t, err)
+	require.Equal(t, was, now)
+}
+
+// onFirst runs a function that is locked to the process's first thread, where that is free: the others are held meanwhile.
+func onFirst(f func()) (done bool) {
+	const threads = 64 // more than there are
+	first, held := make(chan bool), make(chan struct{})
+	var all sync.WaitGroup
+	for range threads {
+		all.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			is := unix.Gettid() == unix.Getpid()
+			if is {
+				f()
+			}
+			first <- is
+			<-held
+		})
+	}
+	for range threads {
+		done = <-first || done
+	}
+	close(held)
+	all.Wait()
+	return done
 }
 
 func assertKilled(t *testing.T, server *exec.Cmd) {

@@ -182,7 +182,7 @@ func TestTrafficOfManifests(t *testing.T) {
 	at := dir + "/w.yaml, document "
 	require.Equal(t, []string{
 		at + "2: a pod of shop/Deployment/db sends more than the pods of any node may, and counts as that",
-		at + `2: the annotation sigma-scheduler.io/sends of pod shop/: "nonsense": want GROUP=BITS: that part is ignored`,
+		at + `2: the annotation sigma-scheduler.io/sends of shop/Deployment/db: "nonsense": want GROUP=BITS: that part is ignored`,
 		at + "4: nothing is known of what shop/Deployment/dumb sends, and it counts as 0: give its pods the annotation sigma-scheduler.io/egress",
 	}, notes)
 

@@ -38,7 +38,7 @@ func (m *merger) addTraffic(s *set, apps []string) error {
 		}
 		sends, err := podspec.Sends(w.pod)
 		if err != nil {
-			s.note("%s: %v: that part is ignored", w.at, err)
+			s.note("%s: the annotation %s of %s: %v: that part is ignored", w.at, podspec.SendsAnnotation, w.name, err)
 		}
 		for _, to := range sends {
 			for other := range m.out.Apps {

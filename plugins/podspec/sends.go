@@ -35,7 +35,7 @@ func Sends(pod *v1.Pod) (list []binpack.Sending, err error) {
 			list = append(list, s)
 		}
 		if wrong != nil && err == nil {
-			err = fmt.Errorf("the annotation %s of pod %s/%s: %w", SendsAnnotation, pod.Namespace, pod.Name, wrong)
+			err = wrong
 		}
 	}
 	slices.SortFunc(list, func(a, b binpack.Sending) int { return strings.Compare(a.Group, b.Group) })

@@ -23,7 +23,7 @@ func TestSends(t *testing.T) {
 		require.Equal(t, s, again)
 	}
 	for text, want := range map[string]string{
-		"db=1M":             `the annotation sigma-scheduler.io/sends of pod shop/web-1: "db=1M": want NAMESPACE/KIND/NAME=BITS`,
+		"db=1M":             `"db=1M": want NAMESPACE/KIND/NAME=BITS`,
 		"a/b":               `"a/b": want GROUP=BITS`,
 		"a/b=":              `"a/b=": `,
 		"a/b=x":             `"a/b=x": `,

@@ -173,7 +173,7 @@ func (p *Picture) missent() (notes []string) {
 		text := pod.Annotations[podspec.SendsAnnotation]
 		if _, err := podspec.Sends(pod); err != nil && !told[text] {
 			told[text] = true
-			notes = append(notes, err.Error()+": that part is ignored")
+			notes = append(notes, fmt.Sprintf("the annotation %s of pod %s/%s: %v: that part is ignored", podspec.SendsAnnotation, pod.Namespace, pod.Name, err))
 		}
 	}
 	return notes
