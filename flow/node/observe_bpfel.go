@@ -24,7 +24,8 @@ const (
 	observeCounterCUT      observeCounter = 5
 	observeCounterFRAGMENT observeCounter = 6
 	observeCounterHINTED   observeCounter = 7
-	observeCounterCOUNTERS observeCounter = 8
+	observeCounterOUTSIDE  observeCounter = 8
+	observeCounterCOUNTERS observeCounter = 9
 )
 
 type observeEnd uint32

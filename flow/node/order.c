@@ -3,6 +3,7 @@
 // The program that orders flows, at the uplink on the way out: it says in each packet's priority which class of the
 // queueing discipline behind it shall send it. It changes nothing in the packet, and passes on to the next program.
 // A flow whose size was declared goes, after the first band, to the deeper of two: that of its bytes and that of its size.
+// Where there is a scope, flows from other addresses are in no band by bytes.
 
 #include "packet.h"
 
@@ -22,6 +23,7 @@ struct bands {
 	u32 pad;
 	u64 above[MOST_BANDS - 1]; // a flow that has sent so many bytes is in the next band
 	u64 hints; // number of this state of the map of hints, unlike any other's; 0 = none count
+	u64 scoped; // whether only flows from the addresses of the map of scope are in bands by bytes
 };
 
 struct progress {
@@ -35,6 +37,10 @@ struct progress {
 struct place {
 	u8 source[16];
 	u16 port, pad;
+};
+
+struct address {
+	u8 source[16];
 };
 
 struct load {
@@ -65,6 +71,15 @@ struct {
 	type(key, struct place);
 	type(value, u64);
 } hints SEC(".maps");
+
+// Addresses that send flows which are in bands by bytes; user space makes the entries.
+struct {
+	uint(type, HASH);
+	uint(max_entries, 4096);
+	uint(map_flags, NO_PREALLOC);
+	type(key, struct address);
+	type(value, u32);
+} scope SEC(".maps");
 
 struct {
 	uint(type, ARRAY_PERCPU);
@@ -101,6 +116,8 @@ int order(struct __sk_buff *skb) {
 	u8 flags = 0;
 	u32 band = 0;
 	int none = parse(skb, &key, &payload, &flags);
+	if (!none && set->scoped && !map_lookup(&scope, key.source))
+		none = OUTSIDE;
 	if (none) {
 		// What belongs to no flow is small, most often, and never goes behind the longest flows.
 		count(none);

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type orderAddress struct {
+	_      structs.HostLayout
+	Source [16]uint8
+}
+
 type orderBands struct {
 	_        structs.HostLayout
 	Sequence uint64
@@ -24,6 +29,7 @@ type orderBands struct {
 	Pad      uint32
 	Above    [7]uint64
 	Hints    uint64
+	Scoped   uint64
 }
 
 type orderKey struct {
@@ -110,6 +116,7 @@ type orderMapSpecs struct {
 	Counters *ebpf.MapSpec `ebpf:"counters"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Hints    *ebpf.MapSpec `ebpf:"hints"`
+	Scope    *ebpf.MapSpec `ebpf:"scope"`
 	Sent     *ebpf.MapSpec `ebpf:"sent"`
 	Settings *ebpf.MapSpec `ebpf:"settings"`
 }
@@ -145,6 +152,7 @@ type orderMaps struct {
 	Counters *ebpf.Map `ebpf:"counters"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Hints    *ebpf.Map `ebpf:"hints"`
+	Scope    *ebpf.Map `ebpf:"scope"`
 	Sent     *ebpf.Map `ebpf:"sent"`
 	Settings *ebpf.Map `ebpf:"settings"`
 }
@@ -154,6 +162,7 @@ func (m *orderMaps) Close() error {
 		m.Counters,
 		m.Flows,
 		m.Hints,
+		m.Scope,
 		m.Sent,
 		m.Settings,
 	)
