@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,4 +28,26 @@ func TestOtherUplink(t *testing.T) {
 		}))
 	}
 	b.off(t)
+}
+
+// The scope of an order is read back as it was written, and nobody is not everybody.
+func TestScope(t *testing.T) {
+	b := newKernelBed(t)
+	k := &kernel{options: node.OrderOptions{Uplink: "up0", Pins: b.pins, Rate: kernelRate}, given: true}
+	require.NoError(t, nodetest.Within(b.Node, func() error {
+		scope := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+		require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, Scope: scope}))
+		for _, want := range [][]netip.Addr{scope, {}, scope[:1], nil} {
+			require.NoError(t, k.Scope(want))
+			s, err := k.State()
+			require.NoError(t, err)
+			require.Equal(t, want, s.Scope)
+			is, err := node.ReadOrder(b.pins)
+			require.NoError(t, err)
+			var out strings.Builder
+			require.NoError(t, writeStatus(&out, &is))
+			require.Equal(t, want != nil, strings.Contains(out.String(), fmt.Sprintf("flows from %d addresses are in bands by their bytes", len(want))))
+		}
+		return k.Off()
+	}))
 }

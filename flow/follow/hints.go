@@ -33,25 +33,13 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 		h.Declare(now, nil)
 		return nil
 	}
-	if r.pods == nil {
-		pods, err := r.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
-		if err != nil {
-			r.complain(err)
-			return nil
-		}
-		r.pods = pods
-	}
-	var list corev1.PodList
-	if !r.pods.HasSynced() { // to list them would wait
-		return nil
-	}
-	if err := r.cache.List(ctx, &list); err != nil {
-		r.complain(err)
+	pods, known := r.listPods(ctx)
+	if !known {
 		return nil
 	}
 	var all []flow.Declaration
-	for i := range list.Items {
-		d, err := declaration(&list.Items[i])
+	for i := range pods {
+		d, err := declaration(&pods[i])
 		if err != nil {
 			r.complain(err)
 		} else if d.Sizes != nil {
@@ -60,6 +48,27 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 	}
 	h.Declare(now, all)
 	return h.Trusted()
+}
+
+// listPods returns the pods of the node. It reports false while they are not known, and begins to watch them.
+func (r *Runner) listPods(ctx context.Context) (list []corev1.Pod, known bool) {
+	if r.pods == nil {
+		pods, err := r.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			r.complain(err)
+			return nil, false
+		}
+		r.pods = pods
+	}
+	var all corev1.PodList
+	if !r.pods.HasSynced() { // to list them would wait
+		return nil, false
+	}
+	if err := r.cache.List(ctx, &all); err != nil {
+		r.complain(err)
+		return nil, false
+	}
+	return all.Items, true
 }
 
 // declaration is what a pod says of the flows that it sends. It has no sizes where it says nothing.
@@ -104,6 +113,7 @@ func strip(o any) (any, error) {
 	if text, ok := p.Annotations[v1alpha1.SizeAnnotation]; ok {
 		kept.Annotations = map[string]string{v1alpha1.SizeAnnotation: text}
 	}
+	kept.Spec.HostNetwork = p.Spec.HostNetwork
 	kept.Spec.NodeName, kept.Status.Phase, kept.Status.PodIPs = p.Spec.NodeName, p.Status.Phase, p.Status.PodIPs
 	return kept, nil
 }

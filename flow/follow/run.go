@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,18 +56,20 @@ type Options struct {
 
 // A Runner follows policies. Status and Saw may be called beside Run.
 type Runner struct {
-	options  Options
-	client   client.Client
-	cache    cache.Cache
-	follower Follower
-	last     atomic.Pointer[v1alpha1.NodeFlowsStatus]
-	mu       sync.Mutex
-	unsent   *Traffic                  // since the last status; mu guards it
-	said     string                    // the last complaint; mu guards it
-	saidAt   time.Time                 // mu guards it
-	uid      atomic.Pointer[types.UID] // of the node
-	fresh    chan struct{}             // there is something to write
-	pods     cache.Informer            // of this node; nil until a policy wants hints
+	options    Options
+	client     client.Client
+	cache      cache.Cache
+	follower   Follower
+	last       atomic.Pointer[v1alpha1.NodeFlowsStatus]
+	mu         sync.Mutex
+	unsent     *Traffic                  // since the last status; mu guards it
+	said       string                    // the last complaint; mu guards it
+	saidAt     time.Time                 // mu guards it
+	uid        atomic.Pointer[types.UID] // of the node
+	fresh      chan struct{}             // there is something to write
+	pods       cache.Informer            // of this node; nil until a policy wants hints or has a scope
+	namespaces cache.Informer            // nil while no policy has a scope
+	scoped     bool                      // the policy has asked for a scope in this step
 
 	// Of the goroutine that writes, once resume is done.
 	known   bool // own NodeFlows was read, or made
@@ -92,6 +96,7 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	kinds.Add(v1alpha1.SchemeGroupVersion.WithKind("FlowPolicy"), meta.RESTScopeRoot)
 	kinds.AddSpecific(v1alpha1.SchemeGroupVersion.WithKind("NodeFlows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), meta.RESTScopeRoot)
 	kinds.Add(nodeKind, meta.RESTScopeRoot)
+	kinds.Add(namespaceKind, meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kinds})
 	if err != nil {
@@ -102,8 +107,9 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	objects, err := cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: kinds, ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			node:          {Field: fields.OneTermEqualSelector("metadata.name", o.Node)},
-			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", o.Node), Transform: strip},
+			node:           {Field: fields.OneTermEqualSelector("metadata.name", o.Node)},
+			&corev1.Pod{}:  {Field: fields.OneTermEqualSelector("spec.nodeName", o.Node), Transform: strip},
+			anyNamespace(): {Transform: stripNamespace},
 		},
 	})
 	if err != nil {
@@ -199,7 +205,12 @@ func (r *Runner) step(ctx context.Context) {
 		policies[i] = &list.Items[i]
 	}
 	r.follower.Hints = r.hints(ctx)
+	r.follower.Scope = func(namespaces labels.Selector) ([]netip.Addr, bool) { return r.scope(ctx, namespaces) }
+	r.scoped = false
 	status := r.follower.Follow(policies, node.Labels)
+	if !r.scoped {
+		r.leaveNamespaces(ctx)
+	}
 	if last := r.last.Load(); last == nil || !equality.Semantic.DeepEqual(last.Conditions, status.Conditions) {
 		klog.FromContext(ctx).Info("Following", "policy", status.Policy, "sequence", status.Sequence, "shaping", status.Conditions[0].Status, "why", status.Conditions[0].Message)
 	}

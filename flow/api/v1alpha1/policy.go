@@ -64,6 +64,12 @@ type FlowPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
+	// Labels of the namespaces whose pods' flows are in bands by the bytes that they have sent; without it all flows are. Other
+	// flows go through the middle band, as do those of pods in the host's network.
+	// +optional
+	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
 	// Disabled and Observe order nothing; Canary orders a share of the nodes, Live all of them. In Disabled no thresholds are
 	// sought either.
 	// +optional
