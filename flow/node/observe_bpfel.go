@@ -25,7 +25,8 @@ const (
 	observeCounterFRAGMENT observeCounter = 6
 	observeCounterHINTED   observeCounter = 7
 	observeCounterOUTSIDE  observeCounter = 8
-	observeCounterCOUNTERS observeCounter = 9
+	observeCounterMARKED   observeCounter = 9
+	observeCounterCOUNTERS observeCounter = 10
 )
 
 type observeEnd uint32

@@ -41,6 +41,7 @@ type OrderOptions struct {
 	Gap        time.Duration   // a flow that was silent for so long begins again in the first band
 	Flows      int             // at a time
 	Pins       string          // folder of a bpffs, which is made
+	DSCP       bool            // write that of the band into packets of flows that have none
 	Scope      []netip.Addr    // whose flows are in bands by bytes; nil = all. Others go to the middle band
 }
 
@@ -147,9 +148,10 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 		}
 		return 0, err
 	}
-	if err := old.Update(objects.Order); err != nil {
+	if err := old.Update(o.program(objects)); err != nil {
 		return 0, fmt.Errorf("taking over the program of an earlier order: %w", err)
 	}
+	settings.Dscp = o.dscp()
 	if err := setScope(objects.Scope, &settings, o.Scope); err != nil {
 		return 0, err
 	}
@@ -163,7 +165,7 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 	for _, name := range pinnedMaps {
 		_ = os.Remove(filepath.Join(o.Pins, name)) // most often it is not there
 	}
-	settings := orderBands{Queue: uint32(up.Attrs().TxQLen)}
+	settings := orderBands{Queue: uint32(up.Attrs().TxQLen), Dscp: o.dscp()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, turnOff(o.Pins, &settings, made))
@@ -184,7 +186,7 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 		return 0, err
 	}
 	// The first, as one that ends the chain would keep packets from it.
-	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: objects.Order, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: o.program(objects), Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", o.Uplink, err)
 	}
@@ -256,7 +258,7 @@ func (o *orderObjects) set(present orderBands, t flow.Thresholds) (id uint64, er
 	}
 	b := orderBands{
 		Sequence: present.Sequence + 1, Id: max(uint64(now), present.Id+1), Network: present.Network, Queue: present.Queue,
-		Count: uint32(len(t) + 1), First: classOf(0), Hints: present.Hints, Scoped: present.Scoped,
+		Count: uint32(len(t) + 1), First: classOf(0), Hints: present.Hints, Scoped: present.Scoped, Dscp: present.Dscp,
 	}
 	for i, v := range t {
 		b.Above[i] = uint64(v)

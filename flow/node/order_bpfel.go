@@ -30,6 +30,7 @@ type orderBands struct {
 	Above    [7]uint64
 	Hints    uint64
 	Scoped   uint64
+	Dscp     [8]uint8
 }
 
 type orderKey struct {
@@ -106,6 +107,7 @@ type orderSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type orderProgramSpecs struct {
+	Mark  *ebpf.ProgramSpec `ebpf:"mark"`
 	Order *ebpf.ProgramSpec `ebpf:"order"`
 }
 
@@ -180,11 +182,13 @@ type orderVariables struct {
 //
 // It can be passed to loadOrderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type orderPrograms struct {
+	Mark  *ebpf.Program `ebpf:"mark"`
 	Order *ebpf.Program `ebpf:"order"`
 }
 
 func (p *orderPrograms) Close() error {
 	return _OrderClose(
+		p.Mark,
 		p.Order,
 	)
 }

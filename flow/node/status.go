@@ -26,6 +26,8 @@ type OrderStatus struct {
 	NoFlow     uint64          `json:"noFlow"`  // packets that belong to none: they go through the middle band
 	Hints      int             `json:"hints"`   // addresses and ports whose flows have a size
 	Hinted     uint64          `json:"hinted"`  // flows that were found to have one
+	DSCP       []int           `json:"dscp"`    // by band, written into packets of flows that have none; nil = never
+	Marked     uint64          `json:"marked"`  // packets that had none
 	Scope      []netip.Addr    `json:"scope"`   // whose flows are in bands by bytes, in their order; nil = all
 	Outside    uint64          `json:"outside"` // packets of others, in the middle band
 }
@@ -76,6 +78,11 @@ func ReadOrder(pins string) (OrderStatus, error) {
 		}
 		s.Hints = len(hints)
 	}
+	if b.Dscp[0] != 0 {
+		for _, d := range b.Dscp[:b.Count] {
+			s.DSCP = append(s.DSCP, int(d))
+		}
+	}
 	if b.Scoped != 0 {
 		if s.Scope, err = readScope(pins); err != nil {
 			return s, err
@@ -98,7 +105,7 @@ func ReadOrder(pins string) (OrderStatus, error) {
 	}
 	for which, to := range map[observeCounter]*uint64{
 		observeCounterUNKEPT: &s.Unkept, observeCounterOTHER: &s.NoFlow, observeCounterCUT: &s.NoFlow, observeCounterFRAGMENT: &s.NoFlow,
-		observeCounterHINTED: &s.Hinted, observeCounterOUTSIDE: &s.Outside,
+		observeCounterHINTED: &s.Hinted, observeCounterOUTSIDE: &s.Outside, observeCounterMARKED: &s.Marked,
 	} {
 		var values []uint64
 		if err := maps[pinCounters].Lookup(uint32(which), &values); errors.Is(err, ebpf.ErrKeyNotExist) {
