@@ -28,7 +28,7 @@ var _ follow.Kernel = &kernel{}
 // Order turns the order on, or changes it.
 func (k *kernel) Order(s follow.Settings) error {
 	o := k.options
-	o.Thresholds, o.Floor, o.Scope = s.Thresholds, s.Floor, s.Scope
+	o.Thresholds, o.Floor, o.DSCP, o.Scope = s.Thresholds, s.Floor, s.DSCP, s.Scope
 	switch {
 	case s.Rate > 0:
 		o.Rate = s.Rate
@@ -65,7 +65,7 @@ func (k *kernel) State() (follow.State, error) {
 	if errors.Is(err, node.ErrNoOrder) {
 		return follow.State{}, nil
 	}
-	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds, Scope: s.Scope}
+	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds, DSCP: s.DSCP != nil, Scope: s.Scope}
 	if s.Uplink != "" && s.Uplink != k.options.Uplink {
 		_, gone := node.FindUplink(k.options.Uplink)
 		state.Elsewhere = gone == nil // otherwise the uplink may have another name now: the order stays

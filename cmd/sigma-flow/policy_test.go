@@ -30,8 +30,8 @@ func TestOtherUplink(t *testing.T) {
 	b.off(t)
 }
 
-// The scope of an order is read back as it was written, and nobody is not everybody.
-func TestScope(t *testing.T) {
+// Scope and DSCP of an order are read back as they were written, and nobody is not everybody.
+func TestOrderOfSettings(t *testing.T) {
 	b := newKernelBed(t)
 	k := &kernel{options: node.OrderOptions{Uplink: "up0", Pins: b.pins, Rate: kernelRate}, given: true}
 	require.NoError(t, nodetest.Within(b.Node, func() error {
@@ -47,6 +47,17 @@ func TestScope(t *testing.T) {
 			var out strings.Builder
 			require.NoError(t, writeStatus(&out, &is))
 			require.Equal(t, want != nil, strings.Contains(out.String(), fmt.Sprintf("flows from %d addresses are in bands by their bytes", len(want))))
+		}
+		for _, on := range []bool{true, false} {
+			require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, DSCP: on}))
+			s, err := k.State()
+			require.NoError(t, err)
+			require.Equal(t, follow.State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}, DSCP: on}, s)
+			is, err := node.ReadOrder(b.pins)
+			require.NoError(t, err)
+			var out strings.Builder
+			require.NoError(t, writeStatus(&out, &is))
+			require.Equal(t, on, strings.Contains(out.String(), "got that of their band: [18 10 8]"))
 		}
 		return k.Off()
 	}))

@@ -38,12 +38,13 @@ type Settings struct {
 	Thresholds flow.Thresholds
 	Rate       float64      // bits per second; 0 = the node's own
 	Floor      float64      // share of the rate
+	DSCP       bool         // write that of the band into packets of flows that have none
 	Scope      []netip.Addr // whose flows are in bands by bytes, in their order; nil = all
 }
 
 // equal does not compare scopes: another one needs no new order.
 func (s Settings) equal(o Settings) bool {
-	return s.Thresholds.Equal(o.Thresholds) && s.Rate == o.Rate && s.Floor == o.Floor
+	return s.Thresholds.Equal(o.Thresholds) && s.Rate == o.Rate && s.Floor == o.Floor && s.DSCP == o.DSCP
 }
 
 // A State of a kernel.
@@ -52,6 +53,7 @@ type State struct {
 	Elsewhere  bool            // it is on another uplink than the node's
 	Shaping    bool            // and its queueing discipline is in its place
 	Thresholds flow.Thresholds // of the order
+	DSCP       bool            // it writes them
 	Scope      []netip.Addr    // of the order, as in [Settings]
 }
 
@@ -206,7 +208,7 @@ func (f *Follower) complain(p *v1alpha1.FlowPolicy, why string) {
 // settings are those of a spec. Thresholds are nil where it has none.
 func (f *Follower) settings(p *v1alpha1.FlowPolicy) (Settings, error) {
 	spec := &p.Spec
-	s := Settings{Floor: cmp.Or(spec.FloorPercent, .1) / 100}
+	s := Settings{Floor: cmp.Or(spec.FloorPercent, .1) / 100, DSCP: spec.DSCP}
 	switch spec.Mode {
 	case v1alpha1.Disabled, v1alpha1.Observe, v1alpha1.Canary, v1alpha1.Live:
 	default:
@@ -326,7 +328,7 @@ func (f *Follower) change(state State) (State, error) {
 		}
 		return f.off()
 	}
-	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) {
+	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) && state.DSCP == f.plan.settings.DSCP {
 		f.appliedOf = f.uid
 		if scope := f.plan.settings.Scope; !sameScope(state.Scope, scope) {
 			return f.after(f.Kernel.Scope(scope))

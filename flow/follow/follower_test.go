@@ -42,7 +42,7 @@ func (f *fake) Order(s Settings) error {
 		return &Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: errors.New("somebody has put fq there")}
 	}
 	f.orders++
-	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds, Scope: s.Scope}
+	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds, DSCP: s.DSCP, Scope: s.Scope}
 	return nil
 }
 
@@ -203,6 +203,27 @@ func TestHints(t *testing.T) {
 	require.Empty(t, b.kernel.hints)
 	b.Follow(nil, nil)
 	require.False(t, b.hinting)
+}
+
+// A DSCP is written while the policy wants it, also where somebody has set an order without.
+func TestDSCP(t *testing.T) {
+	b := newBench(t)
+	is := func(s v1alpha1.NodeFlowsStatus, orders int, want bool) {
+		t.Helper()
+		b.requires(s, v1alpha1.ReasonOrdered, 10_000, 20_000)
+		require.Equal(t, want, b.kernel.last.DSCP)
+		require.Equal(t, orders, b.kernel.orders)
+	}
+	is(b.given(found(1, 10_000, 20_000)), 1, false)
+	on := spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = true })
+	is(b.given(on), 2, true)
+	is(b.given(nothing), 2, true)
+	b.kernel.state.DSCP = false
+	is(b.given(nothing), 3, true)
+	is(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = false })), 4, false)
+	b.given(on)
+	b.requires(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Disabled })), v1alpha1.ReasonMode)
+	require.False(t, b.kernel.state.DSCP)
 }
 
 // What is older than what was taken, or makes no sense, changes nothing and is counted once.

@@ -31,6 +31,7 @@ const fullSpec = `spec:
   rate: 9400M
   floorPercent: 0.5
   hints: true
+  dscp: true
 `
 
 // badPolicies are changes of fullText, with the texts of their refusals.
@@ -61,7 +62,7 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"a list of namespaces", "namespaceSelector: {matchLabels: {team: a},", "namespaceSelector: {names: [a],", "spec.namespaceSelector.names: Forbidden: unknown field"},
 	{"a text for hints", "hints: true", "hints: some", `spec.hints: Invalid value: "string"`},
 	{"hints without a choice of bands", "bands: 4\n  thresholds: [100000, 1800000, 9900000]", "bands: 2", "spec.hints: Invalid value: want at least 3 bands"},
-	{"dscp, which is not built", "  bands: 4", "  bands: 4\n  dscp: true", "spec.dscp: Forbidden: unknown field"},
+	{"a text for dscp", "dscp: true", "dscp: AF21", `spec.dscp: Invalid value: "string"`},
 }
 
 func TestPolicies(t *testing.T) {

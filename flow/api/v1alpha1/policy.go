@@ -119,6 +119,12 @@ type FlowPolicySpec struct {
 	// its size and that of its bytes. A node uses what a workload declares once 30 of its flows have been right within a factor of e.
 	// +optional
 	Hints bool `json:"hints,omitempty"`
+
+	// Whether the nodes write a DSCP into packets of flows that have none (0), so that the network may go on with the order: with
+	// 4 bands AF31, AF21, AF11 and CS1. ECN stays. Packets that belong to no flow, and those of other namespaces than the selected
+	// ones, stay as they are.
+	// +optional
+	DSCP bool `json:"dscp,omitempty"`
 }
 
 // SizeAnnotation is what a pod declares of the flows that it sends, as flow.ParseHints reads it.
