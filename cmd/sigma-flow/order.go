@@ -238,6 +238,12 @@ func writeStatus(out io.Writer, s *node.OrderStatus) error {
 	if s.Hints > 0 || s.Hinted > 0 {
 		fmt.Fprintf(out, "%d addresses and ports have a size that is known, %d times a flow has had one after its first band\n", s.Hints, s.Hinted)
 	}
+	if s.Scope != nil {
+		fmt.Fprintf(out, "flows from %d addresses are in bands by their bytes; %d packets of others, in the middle band\n", len(s.Scope), s.Outside)
+	}
+	if s.DSCP != nil {
+		fmt.Fprintf(out, "%d packets of flows had no DSCP, and got that of their band: %v\n", s.Marked, s.DSCP)
+	}
 	if s.Unseen > 0 {
 		fmt.Fprintf(out, "%d packets had no band: they were sent before the order was on, or another program of %s ends before it\n", s.Unseen, s.Uplink)
 	}

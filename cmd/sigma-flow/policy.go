@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,7 +28,7 @@ var _ follow.Kernel = &kernel{}
 // Order turns the order on, or changes it.
 func (k *kernel) Order(s follow.Settings) error {
 	o := k.options
-	o.Thresholds, o.Floor = s.Thresholds, s.Floor
+	o.Thresholds, o.Floor, o.DSCP, o.Scope = s.Thresholds, s.Floor, s.DSCP, s.Scope
 	switch {
 	case s.Rate > 0:
 		o.Rate = s.Rate
@@ -47,6 +48,9 @@ func (k *kernel) Order(s follow.Settings) error {
 // Hint makes these the sizes of flows.
 func (k *kernel) Hint(h flow.Hints) error { return node.SetHints(k.options.Pins, h) }
 
+// Scope makes these the addresses whose flows are in bands by bytes.
+func (k *kernel) Scope(scope []netip.Addr) error { return node.SetScope(k.options.Pins, scope) }
+
 // Off turns it off.
 func (k *kernel) Off() error {
 	if err := node.TurnOff(k.options.Pins, 0); !errors.Is(err, node.ErrNoOrder) {
@@ -61,7 +65,7 @@ func (k *kernel) State() (follow.State, error) {
 	if errors.Is(err, node.ErrNoOrder) {
 		return follow.State{}, nil
 	}
-	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds}
+	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds, DSCP: s.DSCP != nil, Scope: s.Scope}
 	if s.Uplink != "" && s.Uplink != k.options.Uplink {
 		_, gone := node.FindUplink(k.options.Uplink)
 		state.Elsewhere = gone == nil // otherwise the uplink may have another name now: the order stays

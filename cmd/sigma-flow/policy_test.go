@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,4 +28,37 @@ func TestOtherUplink(t *testing.T) {
 		}))
 	}
 	b.off(t)
+}
+
+// Scope and DSCP of an order are read back as they were written, and nobody is not everybody.
+func TestOrderOfSettings(t *testing.T) {
+	b := newKernelBed(t)
+	k := &kernel{options: node.OrderOptions{Uplink: "up0", Pins: b.pins, Rate: kernelRate}, given: true}
+	require.NoError(t, nodetest.Within(b.Node, func() error {
+		scope := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
+		require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, Scope: scope}))
+		for _, want := range [][]netip.Addr{scope, {}, scope[:1], nil} {
+			require.NoError(t, k.Scope(want))
+			s, err := k.State()
+			require.NoError(t, err)
+			require.Equal(t, want, s.Scope)
+			is, err := node.ReadOrder(b.pins)
+			require.NoError(t, err)
+			var out strings.Builder
+			require.NoError(t, writeStatus(&out, &is))
+			require.Equal(t, want != nil, strings.Contains(out.String(), fmt.Sprintf("flows from %d addresses are in bands by their bytes", len(want))))
+		}
+		for _, on := range []bool{true, false} {
+			require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, DSCP: on}))
+			s, err := k.State()
+			require.NoError(t, err)
+			require.Equal(t, follow.State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}, DSCP: on}, s)
+			is, err := node.ReadOrder(b.pins)
+			require.NoError(t, err)
+			var out strings.Builder
+			require.NoError(t, writeStatus(&out, &is))
+			require.Equal(t, on, strings.Contains(out.String(), "got that of their band: [18 10 8]"))
+		}
+		return k.Off()
+	}))
 }

@@ -55,6 +55,8 @@ func (c *Central) judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ConditionAccepted, Message: "agents can read it"}
 	if _, err := p.Selector(); err != nil {
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "InvalidSelector", "spec.nodeSelector: "+err.Error()
+	} else if _, err := p.Namespaces(); err != nil {
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "InvalidSelector", "spec.namespaceSelector: "+err.Error()
 	}
 	active := metav1.Condition{Type: v1alpha1.ConditionActive, Status: metav1.ConditionFalse}
 	active.Reason, active.Message = why(p, len(list), reason, trouble)

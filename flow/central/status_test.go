@@ -65,6 +65,11 @@ func TestConditions(t *testing.T) {
 	accepted = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
 	require.Equal(t, no, accepted.Status)
 	require.Contains(t, accepted.Message, "spec.nodeSelector: ")
+	p.Spec.NodeSelector, p.Spec.NamespaceSelector = nil, p.Spec.NodeSelector
+	s.step(time.Second)
+	accepted = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
+	require.Equal(t, no, accepted.Status)
+	require.Contains(t, accepted.Message, "spec.namespaceSelector: ")
 }
 
 // A node that falls silent may be ordered on: it is no longer one that is ordered, and not one that is not.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/flow"
@@ -23,6 +25,8 @@ type Kernel interface {
 	Order(s Settings) error
 	// Hint makes these the sizes of flows in the order that is on, in the place of all others.
 	Hint(h flow.Hints) error
+	// Scope makes these the addresses whose flows are in bands by bytes, in the order that is on; nil makes it all.
+	Scope(scope []netip.Addr) error
 	// Off takes the order off and leaves the uplink as it was found. It is no error where none is on.
 	Off() error
 	// State says what is on.
@@ -32,12 +36,15 @@ type Kernel interface {
 // Settings of an order.
 type Settings struct {
 	Thresholds flow.Thresholds
-	Rate       float64 // bits per second; 0 = the node's own
-	Floor      float64 // share of the rate
+	Rate       float64      // bits per second; 0 = the node's own
+	Floor      float64      // share of the rate
+	DSCP       bool         // write that of the band into packets of flows that have none
+	Scope      []netip.Addr // whose flows are in bands by bytes, in their order; nil = all
 }
 
+// equal does not compare scopes: another one needs no new order.
 func (s Settings) equal(o Settings) bool {
-	return s.Thresholds.Equal(o.Thresholds) && s.Rate == o.Rate && s.Floor == o.Floor
+	return s.Thresholds.Equal(o.Thresholds) && s.Rate == o.Rate && s.Floor == o.Floor && s.DSCP == o.DSCP
 }
 
 // A State of a kernel.
@@ -46,6 +53,8 @@ type State struct {
 	Elsewhere  bool            // it is on another uplink than the node's
 	Shaping    bool            // and its queueing discipline is in its place
 	Thresholds flow.Thresholds // of the order
+	DSCP       bool            // it writes them
+	Scope      []netip.Addr    // of the order, as in [Settings]
 }
 
 // A Refused is an error of [Kernel.Order] with a reason of v1alpha1.
@@ -65,6 +74,9 @@ type Follower struct {
 	Node   string
 	Kernel Kernel
 	Hints  flow.Hints // that may be used now, where the policy wants any
+	// Scope returns the addresses of the node's pods in namespaces with such labels, in their order and not nil. It reports false
+	// while it does not know them.
+	Scope func(namespaces labels.Selector) (scope []netip.Addr, known bool)
 
 	uid        types.UID // of the policy that is followed
 	generation int64     // that was taken last
@@ -75,6 +87,7 @@ type Follower struct {
 	counted    string // resource version of the object that was refused last
 	plan       *plan  // nil: the kernel stays as it is
 	applied    *Settings
+	appliedOf  types.UID   // the policy of applied
 	hinting    bool        // the policy that was taken last wants hints, or to know of them
 	hinted     *flow.Hints // in the kernel; nil: nobody knows
 
@@ -88,8 +101,10 @@ type Follower struct {
 type plan struct {
 	order    bool
 	settings Settings
-	reason   string // why it does not order
-	message  string
+	// The scope of settings is that of these; nil = all. It is nil until it is known.
+	namespaces labels.Selector
+	reason     string // why it does not order
+	message    string
 }
 
 // Resume begins where the agent was that wrote the status before it ended: what is older than that is refused.
@@ -168,7 +183,8 @@ func (f *Follower) take(p *v1alpha1.FlowPolicy) {
 		}
 		return
 	}
-	f.plan = &plan{order: true, settings: settings}
+	namespaces, _ := p.Namespaces() // settings has seen the error
+	f.plan = &plan{order: true, settings: settings, namespaces: namespaces}
 }
 
 var noThresholds = &plan{reason: v1alpha1.ReasonNoThresholds, message: "no thresholds were found yet, and the policy's spec has none"}
@@ -192,7 +208,7 @@ func (f *Follower) complain(p *v1alpha1.FlowPolicy, why string) {
 // settings are those of a spec. Thresholds are nil where it has none.
 func (f *Follower) settings(p *v1alpha1.FlowPolicy) (Settings, error) {
 	spec := &p.Spec
-	s := Settings{Floor: cmp.Or(spec.FloorPercent, .1) / 100}
+	s := Settings{Floor: cmp.Or(spec.FloorPercent, .1) / 100, DSCP: spec.DSCP}
 	switch spec.Mode {
 	case v1alpha1.Disabled, v1alpha1.Observe, v1alpha1.Canary, v1alpha1.Live:
 	default:
@@ -205,6 +221,9 @@ func (f *Follower) settings(p *v1alpha1.FlowPolicy) (Settings, error) {
 		return s, fmt.Errorf("bands %d, want 2 to %d", spec.Bands, flow.MostBands)
 	case !(s.Floor >= .001-1e-9 && s.Floor <= .05+1e-9):
 		return s, fmt.Errorf("floorPercent %v, want 0.1 to 5", spec.FloorPercent)
+	}
+	if _, err := p.Namespaces(); err != nil {
+		return s, fmt.Errorf("namespaceSelector: %w", err)
 	}
 	if spec.Rate != nil {
 		if s.Rate = spec.Rate.AsApproximateFloat64(); !(s.Rate >= 1e6 && s.Rate <= 1e12) {
@@ -246,8 +265,13 @@ func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
 func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionShaping, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFailed, ObservedGeneration: f.generation}
 	state, err := f.Kernel.State()
-	if err == nil && f.plan != nil {
+	known := f.findScope()
+	switch {
+	case err != nil || f.plan == nil:
+	case known:
 		state, err = f.change(state)
+	case state.On && f.applied != nil && f.appliedOf != f.uid: // the order of another policy does not stay
+		state, err = f.off()
 	}
 	if state.On && state.Shaping && err == nil {
 		err = f.hint()
@@ -256,6 +280,9 @@ func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 		c.Status, c.Reason, s.Thresholds = metav1.ConditionTrue, v1alpha1.ReasonOrdered, state.Thresholds
 		c.Message = "a flow leaves a band after " + state.Thresholds.String() + " bytes"
 	}
+	if !known {
+		c.Message = strings.Trim(c.Message+"; the pods of the policy's namespaces are not known yet", "; ")
+	}
 	var refused *Refused
 	switch {
 	case errors.As(err, &refused):
@@ -263,6 +290,8 @@ func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 	case err != nil:
 		c.Reason, c.Message = v1alpha1.ReasonFailed, strings.Trim(c.Message+"; "+err.Error(), "; ")
 	case c.Status == metav1.ConditionTrue:
+	case !known:
+		c.Reason = v1alpha1.ReasonUnknownNamespaces
 	case f.plan == nil && state.On:
 		c.Message = "the order that is on is not in its place"
 	case f.plan == nil:
@@ -293,15 +322,17 @@ func (f *Follower) hint() error {
 // change makes the kernel's state that of the plan.
 func (f *Follower) change(state State) (State, error) {
 	if !f.plan.order {
-		f.applied, f.tried = nil, nil
 		if !state.On {
+			f.applied, f.tried = nil, nil
 			return state, nil
 		}
-		f.hinted = nil
-		err := f.Kernel.Off()
-		return f.after(err)
+		return f.off()
 	}
-	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) {
+	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) && state.DSCP == f.plan.settings.DSCP {
+		f.appliedOf = f.uid
+		if scope := f.plan.settings.Scope; !sameScope(state.Scope, scope) {
+			return f.after(f.Kernel.Scope(scope))
+		}
 		return state, nil
 	}
 	if state.On && state.Elsewhere {
@@ -311,7 +342,8 @@ func (f *Follower) change(state State) (State, error) {
 	}
 	err := f.order(f.plan.settings)
 	if err == nil {
-		f.applied = &f.plan.settings
+		applied := f.plan.settings
+		f.applied, f.appliedOf = &applied, f.uid
 	} else if state.On && !state.Shaping {
 		// Somebody has put a queueing discipline of his own in the place: the program goes too.
 		err = errors.Join(err, f.Kernel.Off())
@@ -339,6 +371,27 @@ func (f *Follower) order(s Settings) error {
 	f.pause = min(1<<f.attempts, longestPauses) - 1
 	f.attempts = min(f.attempts+1, 10)
 	return f.why
+}
+
+// findScope finds the addresses of the plan's namespaces. It reports false where they were never known.
+func (f *Follower) findScope() (known bool) {
+	if f.plan == nil || f.plan.namespaces == nil {
+		return true
+	}
+	if f.Scope != nil {
+		if scope, known := f.Scope(f.plan.namespaces); known {
+			f.plan.settings.Scope = scope
+		}
+	}
+	return f.plan.settings.Scope != nil
+}
+
+// sameScope tells nobody's from everybody's.
+func sameScope(a, b []netip.Addr) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+
+func (f *Follower) off() (State, error) {
+	f.applied, f.tried, f.hinted = nil, nil, nil
+	return f.after(f.Kernel.Off())
 }
 
 func (f *Follower) after(err error) (State, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type fake struct {
 	tries   int
 	hints   flow.Hints
 	hinted  int // calls
+	scopes  int // calls
 	busy    error
 	foreign bool
 	fails   error
@@ -40,7 +42,7 @@ func (f *fake) Order(s Settings) error {
 		return &Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: errors.New("somebody has put fq there")}
 	}
 	f.orders++
-	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds}
+	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds, DSCP: s.DSCP, Scope: s.Scope}
 	return nil
 }
 
@@ -49,6 +51,14 @@ func (f *fake) Hint(h flow.Hints) error {
 		return f.busy
 	}
 	f.hints = h
+	return nil
+}
+
+func (f *fake) Scope(scope []netip.Addr) error {
+	if f.scopes++; f.busy != nil {
+		return f.busy
+	}
+	f.state.Scope = scope
 	return nil
 }
 
@@ -118,7 +128,7 @@ func TestFollow(t *testing.T) {
 	b := newBench(t)
 	b.requires(b.given(nothing), v1alpha1.ReasonNoThresholds)
 	b.requires(b.given(found(1, 10_000, 20_000)), v1alpha1.ReasonOrdered, 10_000, 20_000)
-	require.Equal(t, Settings{flow.Thresholds{10_000, 20_000}, 0, .001}, b.kernel.last)
+	require.Equal(t, Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001}, b.kernel.last)
 	s := b.given(nothing)
 	require.Equal(t, 1, b.kernel.orders, "nothing is set twice")
 	require.Equal(t, types.UID("uid"), s.PolicyUID)
@@ -195,6 +205,27 @@ func TestHints(t *testing.T) {
 	require.False(t, b.hinting)
 }
 
+// A DSCP is written while the policy wants it, also where somebody has set an order without.
+func TestDSCP(t *testing.T) {
+	b := newBench(t)
+	is := func(s v1alpha1.NodeFlowsStatus, orders int, want bool) {
+		t.Helper()
+		b.requires(s, v1alpha1.ReasonOrdered, 10_000, 20_000)
+		require.Equal(t, want, b.kernel.last.DSCP)
+		require.Equal(t, orders, b.kernel.orders)
+	}
+	is(b.given(found(1, 10_000, 20_000)), 1, false)
+	on := spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = true })
+	is(b.given(on), 2, true)
+	is(b.given(nothing), 2, true)
+	b.kernel.state.DSCP = false
+	is(b.given(nothing), 3, true)
+	is(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = false })), 4, false)
+	b.given(on)
+	b.requires(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Disabled })), v1alpha1.ReasonMode)
+	require.False(t, b.kernel.state.DSCP)
+}
+
 // What is older than what was taken, or makes no sense, changes nothing and is counted once.
 func TestRefused(t *testing.T) {
 	older := map[string]func(p *v1alpha1.FlowPolicy){
@@ -214,6 +245,9 @@ func TestRefused(t *testing.T) {
 		"rate 1k, want 1M to 1T": spec(func(s *v1alpha1.FlowPolicySpec) {
 			rate := resource.MustParse("1k")
 			s.Rate = &rate
+		}),
+		`namespaceSelector: "Near" is not a valid label selector operator`: spec(func(s *v1alpha1.FlowPolicySpec) {
+			s.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Near"}}}
 		}),
 		"2 thresholds, want one less than the 4 bands": spec(func(s *v1alpha1.FlowPolicySpec) { s.Bands, s.Thresholds = 4, []int64{1000, 2000} }),
 	}

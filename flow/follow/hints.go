@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sigma-scheduler/sigma/flow"
@@ -33,41 +35,56 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 		h.Declare(now, nil)
 		return nil
 	}
-	if r.pods == nil {
-		pods, err := r.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
-		if err != nil {
-			r.complain(err)
-			return nil
-		}
-		r.pods = pods
-	}
-	var list corev1.PodList
-	if !r.pods.HasSynced() { // to list them would wait
-		return nil
-	}
-	if err := r.cache.List(ctx, &list); err != nil {
-		r.complain(err)
+	pods, known := r.listPods(ctx)
+	if !known {
 		return nil
 	}
 	var all []flow.Declaration
-	for i := range list.Items {
-		d, err := declaration(&list.Items[i])
+	var wrong []string
+	for i := range pods {
+		d, err := declaration(&pods[i])
 		if err != nil {
-			r.complain(err)
+			wrong = append(wrong, err.Error())
 		} else if len(d.Addresses) > 0 {
 			all = append(all, d)
+		}
+	}
+	if len(wrong) > 0 {
+		if err := fmt.Errorf("of %d pods, the first: %s", len(wrong), slices.Min(wrong)); r.isNew(err) {
+			klog.Background().Error(err, "Sizes that pods declare are left out", "node", r.options.Node)
 		}
 	}
 	h.Declare(now, all)
 	return h.Trusted()
 }
 
+// listPods returns the pods of the node. It reports false while they are not known, and begins to watch them.
+func (r *Runner) listPods(ctx context.Context) (list []corev1.Pod, known bool) {
+	if r.pods == nil {
+		pods, err := r.cache.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+		if err != nil {
+			r.complain(err)
+			return nil, false
+		}
+		r.pods = pods
+	}
+	var all corev1.PodList
+	if !r.pods.HasSynced() { // to list them would wait
+		return nil, false
+	}
+	if err := r.cache.List(ctx, &all); err != nil {
+		r.complain(err)
+		return nil, false
+	}
+	return all.Items, true
+}
+
 // declaration is what a pod says of the flows that it sends. It has no sizes where it says nothing, and no addresses where none
 // are its own.
 func declaration(p *corev1.Pod) (d flow.Declaration, err error) {
 	text, ok := p.Annotations[v1alpha1.SizeAnnotation]
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Spec.HostNetwork && !ok {
-		return d, nil
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil || p.Spec.HostNetwork && !ok {
+		return d, nil // the address of one that ends may be another's soon
 	}
 	if ok {
 		if d.Sizes, err = flow.ParseHints(text); err != nil {
@@ -102,7 +119,7 @@ func strip(o any) (any, error) {
 		return o, nil
 	}
 	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels, OwnerReferences: p.OwnerReferences,
+		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels, OwnerReferences: p.OwnerReferences, DeletionTimestamp: p.DeletionTimestamp,
 	}}
 	if text, ok := p.Annotations[v1alpha1.SizeAnnotation]; ok {
 		kept.Annotations = map[string]string{v1alpha1.SizeAnnotation: text}

@@ -3,6 +3,8 @@ package follow
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,18 +57,19 @@ type Options struct {
 
 // A Runner follows policies. Status and Saw may be called beside Run.
 type Runner struct {
-	options  Options
-	client   client.Client
-	cache    cache.Cache
-	follower Follower
-	last     atomic.Pointer[v1alpha1.NodeFlowsStatus]
-	mu       sync.Mutex
-	unsent   *Traffic                  // since the last status; mu guards it
-	said     string                    // the last complaint; mu guards it
-	saidAt   time.Time                 // mu guards it
-	uid      atomic.Pointer[types.UID] // of the node
-	fresh    chan struct{}             // there is something to write
-	pods     cache.Informer            // of this node; nil until a policy wants hints
+	options    Options
+	client     client.Client
+	cache      cache.Cache
+	follower   Follower
+	last       atomic.Pointer[v1alpha1.NodeFlowsStatus]
+	mu         sync.Mutex
+	unsent     *Traffic                  // since the last status; mu guards it
+	said       map[string]time.Time      // complaints of the last minute; mu guards it
+	uid        atomic.Pointer[types.UID] // of the node
+	fresh      chan struct{}             // there is something to write
+	pods       cache.Informer            // of this node; nil until a policy wants hints or has a scope
+	namespaces cache.Informer            // nil while no policy has a scope
+	scoped     bool                      // the policy has asked for a scope in this step
 
 	// Of the goroutine that writes, once resume is done.
 	known   bool // own NodeFlows was read, or made
@@ -92,6 +96,7 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	kinds.Add(v1alpha1.SchemeGroupVersion.WithKind("FlowPolicy"), meta.RESTScopeRoot)
 	kinds.AddSpecific(v1alpha1.SchemeGroupVersion.WithKind("NodeFlows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), v1alpha1.SchemeGroupVersion.WithResource("nodeflows"), meta.RESTScopeRoot)
 	kinds.Add(nodeKind, meta.RESTScopeRoot)
+	kinds.Add(namespaceKind, meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: kinds})
 	if err != nil {
@@ -102,8 +107,9 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 	objects, err := cache.New(config, cache.Options{
 		Scheme: scheme, Mapper: kinds, ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
-			node:          {Field: fields.OneTermEqualSelector("metadata.name", o.Node)},
-			&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", o.Node), Transform: strip},
+			node:           {Field: fields.OneTermEqualSelector("metadata.name", o.Node)},
+			&corev1.Pod{}:  {Field: fields.OneTermEqualSelector("spec.nodeName", o.Node), Transform: strip},
+			anyNamespace(): {Transform: stripNamespace},
 		},
 	})
 	if err != nil {
@@ -199,7 +205,12 @@ func (r *Runner) step(ctx context.Context) {
 		policies[i] = &list.Items[i]
 	}
 	r.follower.Hints = r.hints(ctx)
+	r.follower.Scope = func(namespaces labels.Selector) ([]netip.Addr, bool) { return r.scope(ctx, namespaces) }
+	r.scoped = false
 	status := r.follower.Follow(policies, node.Labels)
+	if !r.scoped {
+		r.leaveNamespaces(ctx)
+	}
 	if last := r.last.Load(); last == nil || !equality.Semantic.DeepEqual(last.Conditions, status.Conditions) {
 		klog.FromContext(ctx).Info("Following", "policy", status.Policy, "sequence", status.Sequence, "shaping", status.Conditions[0].Status, "why", status.Conditions[0].Message)
 	}
@@ -348,17 +359,24 @@ func (r *Runner) complain(err error) {
 	klog.Background().Error(err, "Cannot follow policies; the kernel goes on", "node", r.options.Node)
 }
 
-// repeated is how often the same complaint is heard.
-const repeated = time.Minute
+// repeated is how often the same complaint is heard, and mostComplaints how many others in that time.
+const (
+	repeated       = time.Minute
+	mostComplaints = 16
+)
 
 // isNew reports whether this was not said within the last minute.
 func (r *Runner) isNew(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, text := r.options.Now(), err.Error()
-	if text == r.said && now.Sub(r.saidAt) < repeated {
+	maps.DeleteFunc(r.said, func(_ string, at time.Time) bool { return now.Sub(at) >= repeated })
+	if _, ok := r.said[text]; ok || len(r.said) == mostComplaints {
 		return false
 	}
-	r.said, r.saidAt = text, now
+	if r.said == nil {
+		r.said = map[string]time.Time{}
+	}
+	r.said[text] = now
 	return true
 }

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -95,4 +96,12 @@ func TestComplaints(t *testing.T) {
 	require.False(t, r.isNew(other))
 	now = now.Add(1)
 	require.True(t, r.isNew(other))
+	new := 0
+	for i := range 100 { // and no more than some in a minute
+		if r.isNew(fmt.Errorf("another %d", i)) {
+			new++
+		}
+		require.False(t, r.isNew(other))
+	}
+	require.Equal(t, mostComplaints-1, new)
 }

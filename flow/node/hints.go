@@ -2,8 +2,8 @@ package node
 
 import (
 	"errors"
-	"io/fs"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"path/filepath"
 

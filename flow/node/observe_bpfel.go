@@ -24,7 +24,9 @@ const (
 	observeCounterCUT      observeCounter = 5
 	observeCounterFRAGMENT observeCounter = 6
 	observeCounterHINTED   observeCounter = 7
-	observeCounterCOUNTERS observeCounter = 8
+	observeCounterOUTSIDE  observeCounter = 8
+	observeCounterMARKED   observeCounter = 9
+	observeCounterCOUNTERS observeCounter = 10
 )
 
 type observeEnd uint32

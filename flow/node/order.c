@@ -1,8 +1,10 @@
 //go:build ignore
 
-// The program that orders flows, at the uplink on the way out: it says in each packet's priority which class of the
-// queueing discipline behind it shall send it. It changes nothing in the packet, and passes on to the next program.
+// The programs that order flows, at the uplink on the way out: they say in each packet's priority which class of the
+// queueing discipline behind them shall send it, and pass on to the next program. The one that is called order changes nothing
+// in the packet, and has no helper that could; the one that is called mark also writes a DSCP where the packet has none.
 // A flow whose size was declared goes, after the first band, to the deeper of two: that of its bytes and that of its size.
+// Where there is a scope, flows from other addresses are in no band by bytes.
 
 #include "packet.h"
 
@@ -22,6 +24,8 @@ struct bands {
 	u32 pad;
 	u64 above[MOST_BANDS - 1]; // a flow that has sent so many bytes is in the next band
 	u64 hints; // number of this state of the map of hints, unlike any other's; 0 = none count
+	u64 scoped; // whether only flows from the addresses of the map of scope are in bands by bytes
+	u8 dscp[MOST_BANDS]; // that mark writes into packets of flows, by band; 0 = none
 };
 
 struct progress {
@@ -35,6 +39,10 @@ struct progress {
 struct place {
 	u8 source[16];
 	u16 port, pad;
+};
+
+struct address {
+	u8 source[16];
 };
 
 struct load {
@@ -66,6 +74,15 @@ struct {
 	type(value, u64);
 } hints SEC(".maps");
 
+// Addresses that send flows which are in bands by bytes; user space makes the entries.
+struct {
+	uint(type, HASH);
+	uint(max_entries, 4096);
+	uint(map_flags, NO_PREALLOC);
+	type(key, struct address);
+	type(value, u32);
+} scope SEC(".maps");
+
 struct {
 	uint(type, ARRAY_PERCPU);
 	uint(max_entries, MOST_BANDS);
@@ -90,23 +107,27 @@ inline_always u64 hinted(const struct key *key) {
 	return *size;
 }
 
-SEC("tc")
-int order(struct __sk_buff *skb) {
+// put orders a packet, and returns the DSCP of its band, 0 where it has none.
+inline_always u8 put(struct __sk_buff *skb) {
 	u32 zero = 0;
 	struct bands *set = map_lookup(&settings, &zero);
 	if (!set)
-		return TCX_NEXT;
+		return 0;
 	struct key key = {};
 	u32 payload = 0;
 	u8 flags = 0;
 	u32 band = 0;
+	u8 dscp = 0;
 	int none = parse(skb, &key, &payload, &flags);
+	if (!none && set->scoped && !map_lookup(&scope, key.source))
+		none = OUTSIDE;
 	if (none) {
 		// What belongs to no flow is small, most often, and never goes behind the longest flows.
 		count(none);
 		band = (set->count - 1) / 2;
 	} else {
 		u64 now = tick_ns(), bytes = 0;
+		dscp = set->dscp[0];
 		// Another processor may have stored a later time meanwhile: the difference has a sign.
 		struct progress *p = map_lookup(&flows, &key);
 		if (p && (flags & SYN || (payload && (s64)(now - p->last) > (s64)gap_ns)))
@@ -135,8 +156,10 @@ int order(struct __sk_buff *skb) {
 		}
 #pragma unroll
 		for (u32 i = 0; i < MOST_BANDS - 1; i++)
-			if (i + 1 < set->count && bytes >= set->above[i])
+			if (i + 1 < set->count && bytes >= set->above[i]) {
 				band = i + 1;
+				dscp = set->dscp[i + 1]; // here at a constant: without CAP_PERFMON the verifier takes no other
+			}
 	}
 	struct load *s = map_lookup(&sent, &band);
 	if (s) {
@@ -144,5 +167,62 @@ int order(struct __sk_buff *skb) {
 		s->bytes += skb->len;
 	}
 	skb->priority = set->first + band;
+	return dscp;
+}
+
+SEC("tc")
+int order(struct __sk_buff *skb) {
+	put(skb);
+	return TCX_NEXT;
+}
+
+static long (*const store_bytes)(void *skb, u32 offset, const void *from, u32 len, u64 flags) = (void *)9;
+static long (*const replace_checksum)(void *skb, u32 offset, u64 from, u64 to, u64 size) = (void *)10; // of an IPv4 header
+
+enum { RECOMPUTE = 1 }; // the checksum of the whole packet, where the kernel has one
+
+// write_dscp writes a DSCP into a packet of a flow that has none. Its ECN stays.
+inline_always void write_dscp(struct __sk_buff *skb, u8 dscp) {
+	u16 was, is; // the first 16 bits of the header: those of IPv6 have 4 bits of the flow label at their end
+	u8 *from = (u8 *)&was, *to = (u8 *)&is, type[2];
+	u32 at = 12;
+	if (load_bytes(skb, at, type, 2))
+		return;
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		u32 kind = big16(type);
+		if (kind != VLAN && kind != QINQ)
+			break;
+		at += 4;
+		if (load_bytes(skb, at, type, 2))
+			return;
+	}
+	at += 2;
+	if (load_bytes(skb, at, from, 2))
+		return;
+	is = was;
+	if (big16(type) == IPV4) {
+		if (from[1] >> 2)
+			return;
+		to[1] |= dscp << 2;
+		// The checksum is behind the DSCP: once it could be written, that can be too.
+		if (replace_checksum(skb, at + 10, was, is, 2) || store_bytes(skb, at, to, 2, 0))
+			return;
+	} else {
+		if ((from[0] & 15) || from[1] >> 6)
+			return;
+		to[0] |= dscp >> 2;
+		to[1] |= dscp << 6;
+		if (store_bytes(skb, at, to, 2, RECOMPUTE))
+			return;
+	}
+	count(MARKED);
+}
+
+SEC("tc")
+int mark(struct __sk_buff *skb) {
+	u8 dscp = put(skb);
+	if (dscp)
+		write_dscp(skb, dscp);
 	return TCX_NEXT;
 }

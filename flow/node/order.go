@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -41,6 +41,8 @@ type OrderOptions struct {
 	Gap        time.Duration   // a flow that was silent for so long begins again in the first band
 	Flows      int             // at a time
 	Pins       string          // folder of a bpffs, which is made
+	DSCP       bool            // write that of the band into packets of flows that have none
+	Scope      []netip.Addr    // whose flows are in bands by bytes; nil = all. Others go to the middle band
 }
 
 func (o *OrderOptions) fill() error {
@@ -68,23 +70,11 @@ func (o *OrderOptions) fill() error {
 	case o.Flows < 1 || o.Flows > math.MaxInt32:
 		return fmt.Errorf("flows: %d, want 1 to %d", o.Flows, math.MaxInt32)
 	}
-	return o.Thresholds.Validate()
+	return errors.Join(checkScope(o.Scope), o.Thresholds.Validate())
 }
 
 // ErrNoOrder is the error where nothing is pinned.
 var ErrNoOrder = errors.New("no order is on")
-
-// pins of an order. The link is the last that is made and the first that goes.
-const (
-	pinLink     = "link"
-	pinFlows    = "flows"
-	pinSettings = "settings"
-	pinSent     = "sent"
-	pinCounters = "counters"
-	pinHints    = "hints"
-)
-
-var pinnedMaps = []string{pinFlows, pinSettings, pinSent, pinCounters, pinHints}
 
 // Orderable says why no order could be turned on there: no such uplink, a queueing discipline of somebody else's, no bpffs.
 func Orderable(uplink, pins string) error {
@@ -158,8 +148,12 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 		}
 		return 0, err
 	}
-	if err := old.Update(objects.Order); err != nil {
+	if err := old.Update(o.program(objects)); err != nil {
 		return 0, fmt.Errorf("taking over the program of an earlier order: %w", err)
+	}
+	settings.Dscp = o.dscp()
+	if err := setScope(objects.Scope, &settings, o.Scope); err != nil {
+		return 0, err
 	}
 	return objects.set(settings, o.Thresholds)
 }
@@ -171,7 +165,7 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 	for _, name := range pinnedMaps {
 		_ = os.Remove(filepath.Join(o.Pins, name)) // most often it is not there
 	}
-	settings := orderBands{Queue: uint32(up.Attrs().TxQLen)}
+	settings := orderBands{Queue: uint32(up.Attrs().TxQLen), Dscp: o.dscp()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, turnOff(o.Pins, &settings, made))
@@ -185,11 +179,14 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 		return 0, err
 	}
 	defer func() { _ = objects.Close() }() // pins hold what stays
+	if err := setScope(objects.Scope, &settings, o.Scope); err != nil {
+		return 0, err
+	}
 	if id, err = objects.set(settings, o.Thresholds); err != nil {
 		return 0, err
 	}
 	// The first, as one that ends the chain would keep packets from it.
-	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: objects.Order, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: o.program(objects), Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", o.Uplink, err)
 	}
@@ -245,7 +242,7 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	if again {
 		return objects, nil
 	}
-	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinSent: objects.Sent, pinCounters: objects.Counters, pinHints: objects.Hints} {
+	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinSent: objects.Sent, pinCounters: objects.Counters, pinHints: objects.Hints, pinScope: objects.Scope} {
 		if err := m.Pin(filepath.Join(o.Pins, name)); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", o.Pins, err), objects.Close())
 		}
@@ -261,7 +258,7 @@ func (o *orderObjects) set(present orderBands, t flow.Thresholds) (id uint64, er
 	}
 	b := orderBands{
 		Sequence: present.Sequence + 1, Id: max(uint64(now), present.Id+1), Network: present.Network, Queue: present.Queue,
-		Count: uint32(len(t) + 1), First: classOf(0), Hints: present.Hints,
+		Count: uint32(len(t) + 1), First: classOf(0), Hints: present.Hints, Scoped: present.Scoped, Dscp: present.Dscp,
 	}
 	for i, v := range t {
 		b.Above[i] = uint64(v)
@@ -307,79 +304,6 @@ func network() (uint64, error) {
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was sent
 	return unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-}
-
-func isPinnable(folder string) error {
-	parent := filepath.Dir(folder)
-	var s unix.Statfs_t
-	if err := unix.Statfs(parent, &s); err != nil {
-		return fmt.Errorf("%s: %w", parent, err)
-	}
-	if s.Type != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("pins: %s is in no bpffs; want a new folder inside one, such as %s", folder, DefaultPins)
-	}
-	return nil
-}
-
-// makePins makes the folder, and reports whether it was not there.
-func makePins(folder string) (made bool, err error) {
-	if err := isPinnable(folder); err != nil {
-		return false, err
-	}
-	err = os.Mkdir(folder, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// lock keeps other processes from changing an order.
-func lock(pins string) (unlock func(), err error) {
-	folder, err := os.Open(pins)
-	if err != nil {
-		return nil, err
-	}
-	fail := func(err error) (func(), error) {
-		return nil, errors.Join(fmt.Errorf("%s: %w", pins, err), folder.Close())
-	}
-	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fail(fmt.Errorf("another process is changing this order: %w", err))
-	}
-	mine, err := folder.Stat()
-	if err != nil {
-		return fail(err)
-	}
-	if now, err := os.Stat(pins); err != nil || !os.SameFile(mine, now) {
-		return fail(errors.New("another process has just changed this order"))
-	}
-	entries, err := folder.ReadDir(-1)
-	if err != nil {
-		return fail(err)
-	}
-	for _, e := range entries {
-		if e.Name() != pinLink && !slices.Contains(pinnedMaps, e.Name()) {
-			return fail(fmt.Errorf("it has %s, which is none of an order", e.Name()))
-		}
-	}
-	return func() { _ = folder.Close() }, nil // nothing was written to it
-}
-
-// pinned returns the link of the order that is on and the index of its interface, 0 where that is gone; or ErrNoOrder.
-func pinned(pins string) (l link.Link, index int, err error) {
-	l, err = link.LoadPinnedLink(filepath.Join(pins, pinLink), nil)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, ErrNoOrder
-	} else if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", pins, err)
-	}
-	info, err := l.Info()
-	if err == nil && info.TCX() == nil {
-		err = fmt.Errorf("%s: the link is none of TCX", pins)
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, l.Close())
-	}
-	return l, int(info.TCX().Ifindex), nil
 }
 
 // ErrOtherOrder is the error where somebody has set the order that is on after the one that is to be turned off.
@@ -433,18 +357,4 @@ func turnOff(pins string, settings *orderBands, remove bool) error {
 		errs = append(errs, l.Close())
 	}
 	return errors.Join(append(errs, removePins(pins, remove))...)
-}
-
-// removePins removes the pins, and the folder too if asked for.
-func removePins(pins string, folder bool) error {
-	var errs []error
-	for _, name := range append([]string{pinLink}, pinnedMaps...) {
-		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	if folder {
-		errs = append(errs, os.Remove(pins))
-	}
-	return errors.Join(errs...)
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type orderAddress struct {
+	_      structs.HostLayout
+	Source [16]uint8
+}
+
 type orderBands struct {
 	_        structs.HostLayout
 	Sequence uint64
@@ -24,6 +29,8 @@ type orderBands struct {
 	Pad      uint32
 	Above    [7]uint64
 	Hints    uint64
+	Scoped   uint64
+	Dscp     [8]uint8
 }
 
 type orderKey struct {
@@ -100,6 +107,7 @@ type orderSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type orderProgramSpecs struct {
+	Mark  *ebpf.ProgramSpec `ebpf:"mark"`
 	Order *ebpf.ProgramSpec `ebpf:"order"`
 }
 
@@ -110,6 +118,7 @@ type orderMapSpecs struct {
 	Counters *ebpf.MapSpec `ebpf:"counters"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Hints    *ebpf.MapSpec `ebpf:"hints"`
+	Scope    *ebpf.MapSpec `ebpf:"scope"`
 	Sent     *ebpf.MapSpec `ebpf:"sent"`
 	Settings *ebpf.MapSpec `ebpf:"settings"`
 }
@@ -145,6 +154,7 @@ type orderMaps struct {
 	Counters *ebpf.Map `ebpf:"counters"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Hints    *ebpf.Map `ebpf:"hints"`
+	Scope    *ebpf.Map `ebpf:"scope"`
 	Sent     *ebpf.Map `ebpf:"sent"`
 	Settings *ebpf.Map `ebpf:"settings"`
 }
@@ -154,6 +164,7 @@ func (m *orderMaps) Close() error {
 		m.Counters,
 		m.Flows,
 		m.Hints,
+		m.Scope,
 		m.Sent,
 		m.Settings,
 	)
@@ -171,11 +182,13 @@ type orderVariables struct {
 //
 // It can be passed to loadOrderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type orderPrograms struct {
+	Mark  *ebpf.Program `ebpf:"mark"`
 	Order *ebpf.Program `ebpf:"order"`
 }
 
 func (p *orderPrograms) Close() error {
 	return _OrderClose(
+		p.Mark,
 		p.Order,
 	)
 }

@@ -182,17 +182,24 @@ func TestOrderOnlySetsPriority(t *testing.T) {
 
 // CPU time, since the machine may be busy with other things. The flow is beyond the first band, where hints count.
 func BenchmarkOrder(b *testing.B) {
-	for name, h := range map[string]flow.Hints{"none": nil, "hint": hintOf("10.0.0.1", 80, 1e9)} {
+	for name, h := range map[string]flow.Hints{"none": nil, "hint": hintOf("10.0.0.1", 80, 1e9), "scope": nil, "dscp that is there": nil} {
 		b.Run(name, func(b *testing.B) {
 			o := openOrder(b, flow.Thresholds{100_000, 1_000_000, 10_000_000})
 			hint(b, o, h)
-			p := data4(ack, 1448)
+			p, program := data4(ack, 1448), o.Order
+			switch name {
+			case "scope":
+				inScope(b, o, "10.0.0.1")
+			case "dscp that is there": // as it is from the second time on
+				setDSCP(b, o, flow.Thresholds{100_000, 1_000_000, 10_000_000})
+				program = o.Mark
+			}
 			for range 100 {
 				bandOf(b, o, p)
 			}
 			b.ResetTimer()
 			before := cputime.Process()
-			_, err := o.Order.Run(&ebpf.RunOptions{Data: p, Repeat: uint32(b.N)})
+			_, err := program.Run(&ebpf.RunOptions{Data: p, Repeat: uint32(b.N)})
 			require.NoError(b, err)
 			b.ReportMetric((cputime.Process()-before)*1e9/float64(b.N), "cpu-ns/packet")
 		})

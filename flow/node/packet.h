@@ -38,7 +38,7 @@ struct key {
 	u8 protocol, pad[3];
 };
 
-enum counter { CREATED, OPENED, LOST, UNKEPT, OTHER, CUT, FRAGMENT, HINTED, COUNTERS };
+enum counter { CREATED, OPENED, LOST, UNKEPT, OTHER, CUT, FRAGMENT, HINTED, OUTSIDE, MARKED, COUNTERS };
 
 struct {
 	uint(type, ARRAY_PERCPU);

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
@@ -21,10 +22,14 @@ type OrderStatus struct {
 	Shaping    bool            `json:"shaping"` // HTB is where the order has put it
 	Unseen     uint64          `json:"unseen"`  // packets that the program has not seen: they share a class of their own
 	Bands      []BandStatus    `json:"bands"`
-	Unkept     uint64          `json:"unkept"` // packets whose flow found no room
-	NoFlow     uint64          `json:"noFlow"` // packets that belong to none: they go through the middle band
-	Hints      int             `json:"hints"`  // addresses and ports whose flows have a size
-	Hinted     uint64          `json:"hinted"` // flows that were found to have one
+	Unkept     uint64          `json:"unkept"`  // packets whose flow found no room
+	NoFlow     uint64          `json:"noFlow"`  // packets that belong to none: they go through the middle band
+	Hints      int             `json:"hints"`   // addresses and ports whose flows have a size
+	Hinted     uint64          `json:"hinted"`  // flows that were found to have one
+	DSCP       []int           `json:"dscp"`    // by band, written into packets of flows that have none; nil = never
+	Marked     uint64          `json:"marked"`  // packets that had none
+	Scope      []netip.Addr    `json:"scope"`   // whose flows are in bands by bytes, in their order; nil = all
+	Outside    uint64          `json:"outside"` // packets of others, in the middle band
 }
 
 // BandStatus is what a band has sent since the order is on.
@@ -73,6 +78,16 @@ func ReadOrder(pins string) (OrderStatus, error) {
 		}
 		s.Hints = len(hints)
 	}
+	if b.Dscp[0] != 0 {
+		for _, d := range b.Dscp[:b.Count] {
+			s.DSCP = append(s.DSCP, int(d))
+		}
+	}
+	if b.Scoped != 0 {
+		if s.Scope, err = readScope(pins); err != nil {
+			return s, err
+		}
+	}
 	for i := range b.Count {
 		var loads []orderLoad
 		if err := maps[pinSent].Lookup(i, &loads); err != nil {
@@ -90,7 +105,7 @@ func ReadOrder(pins string) (OrderStatus, error) {
 	}
 	for which, to := range map[observeCounter]*uint64{
 		observeCounterUNKEPT: &s.Unkept, observeCounterOTHER: &s.NoFlow, observeCounterCUT: &s.NoFlow, observeCounterFRAGMENT: &s.NoFlow,
-		observeCounterHINTED: &s.Hinted,
+		observeCounterHINTED: &s.Hinted, observeCounterOUTSIDE: &s.Outside, observeCounterMARKED: &s.Marked,
 	} {
 		var values []uint64
 		if err := maps[pinCounters].Lookup(uint32(which), &values); errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -92,7 +93,8 @@ func pinned(t *testing.T, s *flowSite, n *realNode, before string) {
 	}
 }
 
-// hinted: what a pod declares of its flows is used once they were as large, and while the policy wants it.
+// hinted: what a pod declares of its flows is used once they were as large, and while the policy wants it. Its
+// namespace may be all that is in bands.
 func hinted(t *testing.T, s *flowSite, n *realNode) {
 	t.Helper()
 	const spec = "{bands: 3, thresholds: [20000, 2000000], rate: 200M, nodeSelector: {matchLabels: {kubernetes.io/hostname: flow-0}}, mode: Live, hints: "
@@ -144,6 +146,14 @@ func hinted(t *testing.T, s *flowSite, n *realNode) {
 	require.NotZero(t, is.Hinted)
 	require.Greater(t, is.Bands[2].Bytes-was.Bands[2].Bytes, uint64(1_700_000), "after the first band it is in the last")
 	judged("used", 1)
+	const namespace = ", namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: "
+	for selector, want := range map[string][]netip.Addr{namespace + "default}}": {netip.MustParseAddr(nodetest.AddressPod1)}, namespace + "kube-system}}": {}, "": nil} {
+		s.policy(t, "first", spec+"on"+selector+"}")
+		e2e.Wait(t, fmt.Sprint("the addresses ", want, " in the kernel"), func() (string, bool) {
+			is, err := n.order(t)
+			return fmt.Sprintf("%+v, %v", is, err), err == nil && (is.Scope == nil) == (want == nil) && slices.Equal(is.Scope, want)
+		})
+	}
 	s.c.Kubectl(t, "", "delete", "pod", "-n", metav1.NamespaceDefault, "db", "--force", "--grace-period=0")
 	hints(0)
 	s.policy(t, "first", spec+"off}")
@@ -336,11 +346,13 @@ type fakeKernel struct {
 func (k *fakeKernel) Order(s follow.Settings) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.state, k.at = follow.State{On: true, Shaping: true, Thresholds: s.Thresholds}, time.Now()
+	k.state, k.at = follow.State{On: true, Shaping: true, Thresholds: s.Thresholds, DSCP: s.DSCP, Scope: s.Scope}, time.Now()
 	return nil
 }
 
 func (k *fakeKernel) Hint(flow.Hints) error { return nil }
+
+func (k *fakeKernel) Scope([]netip.Addr) error { return nil }
 
 func (k *fakeKernel) Off() error {
 	k.mu.Lock()

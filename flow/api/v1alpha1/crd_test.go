@@ -23,6 +23,7 @@ metadata: {name: all}
 
 const fullSpec = `spec:
   nodeSelector: {matchLabels: {pool: a}, matchExpressions: [{key: gpu, operator: DoesNotExist}, {key: zone, operator: In, values: [x]}]}
+  namespaceSelector: {matchLabels: {team: a}, matchExpressions: [{key: batch, operator: Exists}, {key: kind, operator: NotIn, values: [w]}]}
   mode: Canary
   canaryPercent: 5
   bands: 4
@@ -30,6 +31,7 @@ const fullSpec = `spec:
   rate: 9400M
   floorPercent: 0.5
   hints: true
+  dscp: true
 `
 
 // badPolicies are changes of fullText, with the texts of their refusals.
@@ -54,9 +56,13 @@ var badPolicies = []struct{ name, old, replaced, want string }{
 	{"a floor of all", "floorPercent: 0.5", "floorPercent: 5.1", "spec.floorPercent: Invalid value: 5.1"},
 	{"an operator that there is not", "operator: In", "operator: Near", "spec.nodeSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
 	{"In without values", ", values: [x]", "", "spec.nodeSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
+	{"another operator for namespaces", "operator: NotIn", "operator: Near", "spec.namespaceSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
+	{"NotIn without values", ", values: [w]", "", "spec.namespaceSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
+	{"Exists with values", "operator: Exists}", "operator: Exists, values: [z]}", "spec.namespaceSelector.matchExpressions: Invalid value: want the operator In or NotIn with values"},
+	{"a list of namespaces", "namespaceSelector: {matchLabels: {team: a},", "namespaceSelector: {names: [a],", "spec.namespaceSelector.names: Forbidden: unknown field"},
 	{"a text for hints", "hints: true", "hints: some", `spec.hints: Invalid value: "string"`},
 	{"hints without a choice of bands", "bands: 4\n  thresholds: [100000, 1800000, 9900000]", "bands: 2", "spec.hints: Invalid value: want at least 3 bands"},
-	{"dscp, which is not built", "  bands: 4", "  bands: 4\n  dscp: true", "spec.dscp: Forbidden: unknown field"},
+	{"a text for dscp", "dscp: true", "dscp: AF21", `spec.dscp: Invalid value: "string"`},
 }
 
 func TestPolicies(t *testing.T) {

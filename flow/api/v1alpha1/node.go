@@ -10,13 +10,14 @@ const ConditionShaping = "Shaping"
 
 // Reasons of the condition Shaping.
 const (
-	ReasonOrdered      = "Ordered"
-	ReasonNoPolicy     = "NoPolicy"
-	ReasonMode         = "Mode"         // of the policy, which orders nothing, or not this node
-	ReasonNoThresholds = "NoThresholds" // none were found yet
-	ReasonUnknownRate  = "UnknownRate"
-	ReasonForeignQdisc = "ForeignQdisc" // somebody else orders the uplink's queue
-	ReasonFailed       = "Failed"
+	ReasonOrdered           = "Ordered"
+	ReasonNoPolicy          = "NoPolicy"
+	ReasonMode              = "Mode"         // of the policy, which orders nothing, or not this node
+	ReasonNoThresholds      = "NoThresholds" // none were found yet
+	ReasonUnknownRate       = "UnknownRate"
+	ReasonUnknownNamespaces = "UnknownNamespaces" // the pods of the policy's namespaces are not known yet
+	ReasonForeignQdisc      = "ForeignQdisc"      // somebody else orders the uplink's queue
+	ReasonFailed            = "Failed"
 )
 
 // NodeFlows is what a node does about its flows. It has the node's name.

@@ -38,6 +38,14 @@ func (p *FlowPolicy) Selector() (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(p.Spec.NodeSelector)
 }
 
+// Namespaces selects namespaces by their labels; nil = all flows are in bands by bytes, whoever sends them.
+func (p *FlowPolicy) Namespaces() (labels.Selector, error) {
+	if p.Spec.NamespaceSelector == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return metav1.LabelSelectorAsSelector(p.Spec.NamespaceSelector)
+}
+
 // Orders reports whether a node that follows the policy is to order its uplink.
 func (p *FlowPolicy) Orders(node string) bool {
 	switch p.Spec.Mode {

@@ -64,6 +64,12 @@ type FlowPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
+	// Labels of the namespaces whose pods' flows are in bands by the bytes that they have sent; without it all flows are. Other
+	// flows go through the middle band, as do those of pods in the host's network.
+	// +optional
+	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
 	// Disabled and Observe order nothing; Canary orders a share of the nodes, Live all of them. In Disabled no thresholds are
 	// sought either.
 	// +optional
@@ -110,11 +116,17 @@ type FlowPolicySpec struct {
 
 	// Whether sizes count that pods declare in their annotation sigma-scheduler.io/flow-size, such as 5432=10M,80=20k: bytes of
 	// the flows that they send, by a port of either side. After its first band a flow goes to the deeper of two, that of
-	// its size and that of its bytes. A node uses what a workload declares once 30 of its flows have been right within a factor of e.
-	// Where nothing right is declared, it uses what the workload's flows of the port were before, once 30 of them have been estimated
-	// within a factor of e, and clearly better than without their port.
+	// its size and that of its bytes. A node uses what a workload declares after 30 of its flows, while the root mean square of the
+	// error of the size's logarithm is at most 1, a factor of e. Where nothing right is declared, it uses what the workload's flows of
+	// the port were before, by the same rule, and if that is clearly better than without their port.
 	// +optional
 	Hints bool `json:"hints,omitempty"`
+
+	// Whether the nodes write a DSCP into packets of flows that have none (0), so that the network may go on with the order: with
+	// 4 bands AF31, AF21, AF11 and CS1. ECN stays. Packets that belong to no flow, and those of other namespaces than the selected
+	// ones, stay as they are.
+	// +optional
+	DSCP bool `json:"dscp,omitempty"`
 }
 
 // SizeAnnotation is what a pod declares of the flows that it sends, as flow.ParseHints reads it.

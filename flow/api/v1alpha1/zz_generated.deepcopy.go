@@ -91,6 +91,11 @@ func (in *FlowPolicySpec) DeepCopyInto(out *FlowPolicySpec) {
 		*out = new(v1.LabelSelector)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.NamespaceSelector != nil {
+		in, out := &in.NamespaceSelector, &out.NamespaceSelector
+		*out = new(v1.LabelSelector)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Thresholds != nil {
 		in, out := &in.Thresholds, &out.Thresholds
 		*out = make([]int64, len(*in))

@@ -1,0 +1,113 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// pins of an order. The link is the last that is made and the first that goes.
+const (
+	pinLink     = "link"
+	pinFlows    = "flows"
+	pinSettings = "settings"
+	pinSent     = "sent"
+	pinCounters = "counters"
+	pinHints    = "hints"
+	pinScope    = "scope"
+)
+
+var pinnedMaps = []string{pinFlows, pinSettings, pinSent, pinCounters, pinHints, pinScope}
+
+func isPinnable(folder string) error {
+	parent := filepath.Dir(folder)
+	var s unix.Statfs_t
+	if err := unix.Statfs(parent, &s); err != nil {
+		return fmt.Errorf("%s: %w", parent, err)
+	}
+	if s.Type != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("pins: %s is in no bpffs; want a new folder inside one, such as %s", folder, DefaultPins)
+	}
+	return nil
+}
+
+// makePins makes the folder, and reports whether it was not there.
+func makePins(folder string) (made bool, err error) {
+	if err := isPinnable(folder); err != nil {
+		return false, err
+	}
+	err = os.Mkdir(folder, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lock keeps other processes from changing an order.
+func lock(pins string) (unlock func(), err error) {
+	folder, err := os.Open(pins)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (func(), error) {
+		return nil, errors.Join(fmt.Errorf("%s: %w", pins, err), folder.Close())
+	}
+	if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fail(fmt.Errorf("another process is changing this order: %w", err))
+	}
+	mine, err := folder.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	if now, err := os.Stat(pins); err != nil || !os.SameFile(mine, now) {
+		return fail(errors.New("another process has just changed this order"))
+	}
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return fail(err)
+	}
+	for _, e := range entries {
+		if e.Name() != pinLink && !slices.Contains(pinnedMaps, e.Name()) {
+			return fail(fmt.Errorf("it has %s, which is none of an order", e.Name()))
+		}
+	}
+	return func() { _ = folder.Close() }, nil // nothing was written to it
+}
+
+// pinned returns the link of the order that is on and the index of its interface, 0 where that is gone; or ErrNoOrder.
+func pinned(pins string) (l link.Link, index int, err error) {
+	l, err = link.LoadPinnedLink(filepath.Join(pins, pinLink), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, ErrNoOrder
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", pins, err)
+	}
+	info, err := l.Info()
+	if err == nil && info.TCX() == nil {
+		err = fmt.Errorf("%s: the link is none of TCX", pins)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, l.Close())
+	}
+	return l, int(info.TCX().Ifindex), nil
+}
+
+// removePins removes the pins, and the folder too if asked for.
+func removePins(pins string, folder bool) error {
+	var errs []error
+	for _, name := range append([]string{pinLink}, pinnedMaps...) {
+		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if folder {
+		errs = append(errs, os.Remove(pins))
+	}
+	return errors.Join(errs...)
+}
