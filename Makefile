@@ -104,7 +104,7 @@ flow-faults: ## faults while flows pass through an ordered uplink, ROUNDS=20 of 
 
 .PHONY: flow-hints
 flow-hints: ## flows of real connections in bands, with sizes that are known and without, as root: writes docs/results/flow-hints.md (10 minutes, most of them waiting)
-	SIGMA_KERNEL_HINTS='$(CURDIR)/docs/results/flow-hints.md' go test ./cmd/sigma-flow -run '^TestKernelHints$$' -count=1 -timeout=60m -v
+	SIGMA_COMMIT=$$(git rev-parse --short HEAD) SIGMA_KERNEL_HINTS='$(CURDIR)/docs/results/flow-hints.md' go test ./cmd/sigma-flow -run '^TestKernelHints$$' -count=1 -timeout=60m -v
 
 .PHONY: flow-bench
 flow-bench: ## the simulator of flows against theory, against the exact fabric, and its speed, as Markdown (1 CPU-minute)
