@@ -156,6 +156,8 @@ func show(list []Traffic) string {
 type Revision struct {
 	Name   string
 	Fields Fields
+	// Service that it is of, by its label.
+	Service string
 	// Failed says why it is not ready; empty = it is, or may become so.
 	Failed string
 	// Version of the object: a patch is refused if it has another one by then.

@@ -153,7 +153,7 @@ func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u
 		if err != nil {
 			return nil, err
 		}
-		if r.Version != "" {
+		if r.Version != "" && r.Service == u.GetName() { // a copied Service has the state of another
 			seen.Target = &r
 		}
 	}

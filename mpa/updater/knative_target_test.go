@@ -344,3 +344,31 @@ func TestKnativeTargetWorse(t *testing.T) {
 	assert.Equal(t, "40", s.revision("web-00002").GetAnnotations()[targetOf], "it serves no more, and is as it was made")
 	assert.Empty(t, s.problems)
 }
+
+// A copy of a Service has the annotation of the first, whose Revision is not its own.
+func TestKnativeTargetCopied(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Kept)
+	twin := s.service()
+	twin.SetName("copy")
+	twin.SetResourceVersion("")
+	for _, name := range []string{"latestReadyRevisionName", "latestCreatedRevisionName"} {
+		require.NoError(t, unstructured.SetNestedField(twin.Object, "copy-00001", "status", name))
+	}
+	require.NoError(t, s.api.Create(t.Context(), twin))
+	r := s.revision("web-00002")
+	r.SetName("copy-00001")
+	r.SetLabels(map[string]string{"serving.knative.dev/service": "copy"})
+	r.SetResourceVersion("")
+	require.NoError(t, s.api.Create(t.Context(), r))
+	for range 10 {
+		_, err := s.leaders[0].sweep(t.Context(), client.HasLabels{knative.Annotation})
+		require.NoError(t, err)
+		asLearned(t, s)
+		s.step()
+	}
+	require.NoError(t, s.api.Get(t.Context(), client.ObjectKeyFromObject(twin), twin))
+	assert.NotContains(t, twin.GetAnnotations(), knative.Annotation)
+}
