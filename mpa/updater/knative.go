@@ -92,7 +92,7 @@ func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) 
 		return 0, err
 	}
 	a := knative.Decide(k.Canary, state, seen)
-	if a.Refused == "" && !state.UnderWay() && !state.Trying() && a.Patch == nil {
+	if a.Refused == "" && !state.UnderWay() && !state.Trying() && a.Stage != knative.Back && a.Patch == nil {
 		if other, err := k.older(ctx, m); err != nil {
 			return 0, err
 		} else if other != "" {

@@ -372,3 +372,21 @@ func TestKnativeTargetCopied(t *testing.T) {
 	require.NoError(t, s.api.Get(t.Context(), client.ObjectKeyFromObject(twin), twin))
 	assert.NotContains(t, twin.GetAnnotations(), knative.Annotation)
 }
+
+// The way back of a target does not wait for an older object of the same Service.
+func TestKnativeTargetOlder(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Kept)
+	older := knativeWeb()
+	older.Name, older.UID = "older", "older-uid"
+	require.NoError(t, s.api.Create(t.Context(), older))
+	require.True(t, v1alpha1.Older(older, s.object()))
+	s.steady(15 * time.Minute)
+	asLearned(t, s)
+	assert.Equal(t, "OtherMPA", meta.FindStatusCondition(s.object().Status.Conditions, v1alpha1.ConditionAble).Reason)
+	s.observe()
+	asMade(t, s)
+	assert.Equal(t, knative.Back, s.state().Target.Stage)
+}
