@@ -84,10 +84,10 @@ func begin(t Timing, s State, seen *Seen) Action {
 	if err := l.Check(); err != nil {
 		return refuse(s, "OutOfRange", "%v", err)
 	}
-	have, same := v.Fields, v.Ready.Fields.Equal(v.Fields)
+	have, same := v.Fields, s.made(v.Ready).Equal(v.Fields)
 	g := s.Target
 	if g != nil && g.Stage == Kept {
-		have, same = v.Ready.Fields, g.former(v.Ready.Fields).Equal(v.Fields)
+		have = v.Ready.Fields
 	}
 	limited := near(float64(have.limit()), float64(l.Limit))
 	if limited && near(have.rate(), l.Rate) {
@@ -254,7 +254,7 @@ func restoring(s State, seen *Seen) Action {
 	next.Phase, next.Since = RolledBack, seen.Now
 	former := v.Fields.back(s.Ours.Fields(), s.Before)
 	ours := !former.Equal(v.Fields) // some numbers of ours are in the template still
-	settled := !ours && v.Settled && v.Created.Name == v.Ready.Name && v.Ready.Fields.Equal(v.Fields)
+	settled := !ours && v.Settled && v.Created.Name == v.Ready.Name && s.made(v.Ready).Equal(v.Fields)
 	latest := slices.Equal(v.Traffic, all())
 	a := Action{Write: true, State: s, Reason: s.Reason}
 	if ours && v.Named == "" {

@@ -107,8 +107,12 @@ func (g *Target) patch(has map[string]string) map[string]any {
 	return values
 }
 
-// former returns the fields of the Revision as they were before.
-func (g *Target) former(f Fields) Fields {
+// made returns the fields that a Revision was made with, where a target of it was kept.
+func (s *State) made(r Revision) Fields {
+	g, f := s.Target, r.Fields
+	if g == nil || g.Stage != Kept || g.Revision != r.Name {
+		return f
+	}
 	out := Fields{Limit: f.Limit, Annotations: maps.Clone(g.Before)}
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}

@@ -249,6 +249,22 @@ var targetFaults = []knativeFault{
 		})
 		s.step()
 	}, phases: promoted, check: asMade},
+	{name: "Knative is away while a canary is taken back, and a target was kept", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+		s.steady(11 * time.Minute)
+		s.learned, s.ours = 0, knative.Setting{Limit: 2 * s.ours.Limit, Rate: 2 * s.learned}
+		s.phase(knative.Canary)
+		for s.state().Phase == knative.Canary {
+			s.clock.Step(knativeTick)
+			s.act(s.leaders[0])
+		}
+		require.Equal(s.t, knative.Restoring, s.state().Phase)
+	}, phases: []knative.Phase{knative.RolledBack}, check: func(t *testing.T, s *knativeSite) {
+		t.Helper()
+		require.Equal(t, knative.Kept, s.state().Target.Stage)
+		require.NotEqual(t, s.ready().f.Annotations[targetOf], s.revision("web-00002").GetAnnotations()[targetOf])
+	}},
 	{name: "the server refuses a target", do: func(s *knativeSite) {
 		s.another(knative.Measuring)
 		s.stage(knative.Writing)
