@@ -21,6 +21,8 @@ type Action struct {
 	Patch map[string]any
 	// Stage of the target that is written; empty = the action is about no target.
 	Stage Stage
+	// Quiet: people are not told of the write.
+	Quiet bool
 	// Refused is one word for why nothing may be written; empty = it may.
 	Refused string
 	// Reason of what is done, or why nothing is.
@@ -53,6 +55,9 @@ func Decide(t Timing, s State, seen *Seen) Action {
 		return restoring(s, seen)
 	}
 	if a, more := retargeting(t, s, seen); more {
+		return a
+	}
+	if a, more := settle(s, seen); more {
 		return a
 	}
 	return begin(t, s, seen)

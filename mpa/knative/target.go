@@ -26,6 +26,9 @@ const (
 	Back Stage = "Back"
 )
 
+// lateWrite is for how long one that leads no more may write what it had decided before.
+const lateWrite = 2 * time.Minute
+
 // scaling are the annotations of a Revision that may change while it lives.
 var scaling = annotations[1:]
 
@@ -45,8 +48,10 @@ type Target struct {
 	// Demand of a request when it began, in core-seconds.
 	Demand float64 `json:"demand,omitempty"`
 	// Was is what the Revision did before.
-	Was    *v1alpha1.Arm `json:"was,omitempty"`
-	Reason string        `json:"reason,omitempty"`
+	Was *v1alpha1.Arm `json:"was,omitempty"`
+	// Settled: the Revision was seen as the stage wants it. What it has from then on is others'.
+	Settled bool   `json:"settled,omitempty"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // Trying reports whether a target is under way, so that no canary begins.
@@ -91,6 +96,11 @@ func (g *Target) want() map[string]string {
 // known reports whether the annotations are some of ours, or, where former ones count, those of before.
 func (g *Target) known(has map[string]string, former bool) bool {
 	return maps.Equal(has, g.ours(g.Tried)) || g.Rate > 0 && maps.Equal(has, g.ours(g.Rate)) || former && maps.Equal(has, g.Before)
+}
+
+// others reports whether somebody else has changed the annotations.
+func (g *Target) others(has map[string]string) bool {
+	return g.Settled && !maps.Equal(has, g.want()) || !g.known(has, g.Rate == 0)
 }
 
 // patch returns what to write to annotations of a Revision; nil for one of them = it goes.
@@ -141,6 +151,7 @@ func retarget(s State, seen *Seen, limit int64) Action {
 func become(s State, stage Stage, now time.Time, why string) Action {
 	g := *s.Target
 	g.Stage, g.Since, g.Reason = stage, now, why
+	g.Settled = maps.Equal(s.Target.want(), g.want())
 	s.Target = &g
 	return Action{Write: true, State: s, Stage: stage, Reason: why}
 }
@@ -160,6 +171,9 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 		}
 	}
 	has := scalingOf(r.Fields)
+	if g.Stage != Back && g.others(has) {
+		return g.theirs(s, seen, has), true
+	}
 	written := maps.Equal(has, g.want())
 	age := seen.Now.Sub(g.Since)
 	switch {
@@ -169,10 +183,21 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 		return become(s, Back, seen.Now, fmt.Sprintf("Revision %s could not be written within %v", g.Revision, t.Ready)), true
 	case g.Stage == Measuring || g.Stage == Trying:
 		return compare(t, s, seen), true
-	case written || g.Stage == Back && !g.known(has, false): // what others have set is theirs
+	case written || g.Stage == Back && (g.Settled || !g.known(has, false)): // what others have set is theirs
 		return Action{}, false
 	}
 	return Action{State: s, Patch: g.patch(has), Stage: g.Stage, Reason: g.Reason}, true
+}
+
+// settle notes that the Revision was seen as the last stage wants it, when nobody can write late any more.
+func settle(s State, seen *Seen) (Action, bool) {
+	if s.Target == nil || s.Target.Settled || s.Trying() || seen.Target == nil || seen.Now.Sub(s.Target.Since) < lateWrite {
+		return Action{}, false
+	}
+	g := *s.Target
+	g.Settled = true
+	s.Target = &g
+	return Action{Write: true, Quiet: true, State: s, Stage: g.Stage, Reason: g.Reason}, true
 }
 
 // ended says why the Revision of a target is to be again as it was; empty = it is not.
@@ -188,10 +213,6 @@ func ended(s State, seen *Seen) string {
 	}
 	if a, no := refusal(s, seen); no && s.Trying() {
 		return a.Reason
-	}
-	has := scalingOf(seen.Target.Fields)
-	if !g.known(has, true) || (g.Stage == Measuring || g.Stage == Trying) && !maps.Equal(has, g.want()) {
-		return fmt.Sprintf("others have changed metric or target of Revision %s", g.Revision)
 	}
 	return ""
 }
@@ -231,7 +252,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 		return g.worse(s, seen, why)
 	case (verdict == Better || verdict == Level) && long:
 		a := become(s, Kept, seen.Now, why)
-		a.State.Target.Rate, a.State.Target.Was = g.Tried, nil
+		a.State.Target.Rate, a.State.Target.Was, a.State.Target.Settled = g.Tried, nil, true
 		return a
 	case age >= t.Longest:
 		return g.worse(s, seen, fmt.Sprintf("not judged within %v: %s", t.Longest, why))
@@ -242,7 +263,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 // worse returns to what the Revision had, and remembers what was tried if it was.
 func (g *Target) worse(s State, seen *Seen, why string) Action {
 	if g.Stage == Trying {
-		s.Worse = keep(s.Worse, Worse{Setting: Setting{g.Limit, g.Tried}, Base: g.Base, Demand: g.Demand, Time: seen.Now, Reason: why})
+		s.Worse = g.remember(s, seen, g.Tried, why)
 	}
 	stage := Back
 	if g.Rate > 0 {
@@ -250,5 +271,28 @@ func (g *Target) worse(s State, seen *Seen, why string) Action {
 	}
 	a := become(s, stage, seen.Now, why)
 	a.State.Target.Was = nil
+	return a
+}
+
+// remember adds a rate to the settings that were taken back.
+func (g *Target) remember(s State, seen *Seen, rate float64, why string) []Worse {
+	return keep(s.Worse, Worse{Setting: Setting{g.Limit, rate}, Base: g.Base, Demand: g.Demand, Time: seen.Now, Reason: why})
+}
+
+// theirs leaves the Revision as others have changed it, and remembers what they have taken back.
+func (g *Target) theirs(s State, seen *Seen, has map[string]string) Action {
+	why := fmt.Sprintf("others have changed metric or target of Revision %s", g.Revision)
+	stage := Back
+	if g.Rate > 0 && maps.Equal(has, g.ours(g.Rate)) {
+		stage = Kept
+	}
+	if g.Stage != Kept {
+		s.Worse = g.remember(s, seen, g.Tried, why)
+	}
+	if g.Rate > 0 && stage == Back {
+		s.Worse = g.remember(s, seen, g.Rate, why)
+	}
+	a := become(s, stage, seen.Now, why)
+	a.State.Target.Was, a.State.Target.Settled = nil, true
 	return a
 }

@@ -103,6 +103,8 @@ func TestTargetJudged(t *testing.T) {
 			patched(seen, b)
 			seen.Now = seen.Now.Add(time.Hour)
 			b = Decide(DefaultTiming(), b.State, seen)
+			assert.True(t, b.Write && b.Quiet && b.State.Target.Settled)
+			b = Decide(DefaultTiming(), b.State, seen)
 			assert.False(t, b.Write)
 			assert.Contains(t, b.Reason, "not tried again")
 		})
@@ -144,6 +146,93 @@ func TestTargetEnds(t *testing.T) {
 			assert.Equal(t, !tt.back, left.Drop)
 		})
 	}
+}
+
+// kept is a target that was kept.
+func kept(t *testing.T) (State, *Seen) {
+	t.Helper()
+	state, seen := tried(t, arm("web-1", 6000, 0, 60, 600))
+	seen.Now = seen.Now.Add(6 * time.Minute)
+	seen.Trial = alone(seen.Now, arm("web-1", 6000, 0, 66, 400), 6)
+	a := Decide(DefaultTiming(), state, seen)
+	require.Equal(t, Kept, a.Stage, a.Reason)
+	return a.State, seen
+}
+
+// has lets the Revision have a target by hand.
+func has(seen *Seen, rate float64) {
+	f := Setting{8, rate}.Fields()
+	seen.Target.Fields, seen.Service.Ready.Fields, seen.Service.Created.Fields = f, f, f
+}
+
+// What a user undoes stays so, and is not tried again.
+func TestTargetUndone(t *testing.T) {
+	for name, site := range map[string]func(*testing.T) (State, *Seen){
+		"while it is tried": func(t *testing.T) (State, *Seen) { t.Helper(); return tried(t, arm("web-1", 6000, 0, 60, 600)) },
+		"when it was kept":  kept,
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, seen := site(t)
+			has(seen, 40)
+			a := Decide(DefaultTiming(), state, seen)
+			require.Nil(t, a.Patch)
+			require.Equal(t, Back, a.Stage, a.Reason)
+			require.Len(t, a.State.Worse, 1)
+			seen.Now = seen.Now.Add(time.Hour)
+			a = Decide(DefaultTiming(), a.State, seen)
+			assert.False(t, a.Write || a.Patch != nil)
+			assert.Contains(t, a.Reason, "8 at once and 60 requests/s a pod are not tried again: others have changed")
+		})
+	}
+}
+
+// Of two targets a user may undo the last, or both.
+func TestTargetUndoneToKept(t *testing.T) {
+	for _, tt := range []struct {
+		rate  float64
+		stage Stage
+		worse []float64
+	}{{60, Kept, []float64{90}}, {40, Back, []float64{90, 60}}} {
+		state, seen := kept(t)
+		seen.Now, seen.Trial, seen.Learned = seen.Now.Add(time.Hour), nil, &Learned{Setting{8, 90}, .004}
+		a := Decide(DefaultTiming(), state, seen)
+		require.Equal(t, Measuring, a.Stage, a.Reason)
+		seen.Now = seen.Now.Add(6 * time.Minute)
+		seen.Trial = alone(seen.Now, arm("web-1", 6000, 0, 60, 600), 6)
+		a = Decide(DefaultTiming(), a.State, seen)
+		patched(seen, Decide(DefaultTiming(), a.State, seen))
+		a = Decide(DefaultTiming(), a.State, seen)
+		require.Equal(t, Trying, a.Stage, a.Reason)
+		has(seen, tt.rate)
+		a = Decide(DefaultTiming(), a.State, seen)
+		assert.Equal(t, tt.stage, a.Stage, a.Reason)
+		var worse []float64
+		for _, w := range a.State.Worse {
+			worse = append(worse, w.Rate)
+		}
+		assert.Equal(t, tt.worse, worse)
+		assert.Nil(t, Decide(DefaultTiming(), a.State, seen).Patch)
+	}
+}
+
+// After the way back the value that was tried is that of one that writes late, and later a user's.
+func TestTargetSetByHand(t *testing.T) {
+	state, seen := kept(t)
+	seen.Off = "mode Off writes nothing"
+	a := Decide(DefaultTiming(), state, seen)
+	require.Equal(t, Back, a.Stage)
+	patched(seen, Decide(DefaultTiming(), a.State, seen))
+	has(seen, 60)
+	b := Decide(DefaultTiming(), a.State, seen)
+	require.NotNil(t, b.Patch, "a late write")
+	patched(seen, b)
+	seen.Now = seen.Now.Add(lateWrite)
+	b = Decide(DefaultTiming(), a.State, seen)
+	require.True(t, b.State.Target.Settled)
+	has(seen, 60)
+	b = Decide(DefaultTiming(), b.State, seen)
+	assert.Nil(t, b.Patch, b.Reason)
+	assert.False(t, b.Write)
 }
 
 // Without the class in the template, or with another limit, it is a Revision's; and none begins beside a canary.

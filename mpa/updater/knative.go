@@ -245,7 +245,7 @@ func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		return fmt.Errorf("write Service %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
 	log.FromContext(ctx).Info("Wrote a Knative Service", "service", u.GetName(), "phase", a.State.Phase, "target", a.Stage, "why", a.Reason)
-	if m == nil || a.Drop {
+	if m == nil || a.Drop || a.Quiet {
 		return nil
 	}
 	change, now := changeRevision, string(a.State.Phase)
