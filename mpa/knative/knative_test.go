@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 		{"a negative limit", func(s *Seen) { s.Service.Fields.Limit = new(int64(-1)) }, "OutOfRange", "spec.template.spec.containerConcurrency: -1, want 0 to 1000"},
 		{"a limit above Knative's", func(s *Seen) { s.Service.Fields.Limit = new(int64(1001)) }, "OutOfRange", "spec.template.spec.containerConcurrency: 1001, want 0 to 1000"},
 		{"a learned limit above it", func(s *Seen) { s.Learned.Limit = 1001 }, "OutOfRange", "containerConcurrency: 1001, want 1 to 1000"},
-		{"a rate of nothing", func(s *Seen) { s.Learned.Rate = .001 }, "OutOfRange", "autoscaling.knative.dev/target: 0.001 requests a second, want 0.01 or more"},
+		{"a rate of nothing", func(s *Seen) { s.Learned.Rate = .001 }, "OutOfRange", "autoscaling.knative.dev/target: 0.001 requests a second, want 0.01 to 1e+09"},
 		{"no rate", func(s *Seen) { s.Learned.Rate = math.NaN() }, "OutOfRange", "autoscaling.knative.dev/target: NaN"},
 		{"an endless rate", func(s *Seen) { s.Learned.Rate = math.Inf(1) }, "OutOfRange", "autoscaling.knative.dev/target: +Inf"},
 	} {

@@ -100,7 +100,30 @@ func ReadState(text string) (State, error) {
 	if g := s.Target; g != nil && (!slices.Contains([]Stage{Measuring, Writing, Trying, Kept, Back}, g.Stage) || g.Revision == "" || g.Stage == Trying && g.Was == nil) {
 		return State{}, fmt.Errorf("annotation %s: target in stage %q", Annotation, g.Stage)
 	}
+	for _, setting := range s.settings() {
+		if err := setting.Check(); err != nil {
+			return State{}, fmt.Errorf("annotation %s: %w", Annotation, err)
+		}
+	}
 	return s, nil
+}
+
+// settings are those that may be written or said.
+func (s *State) settings() []Setting {
+	var list []Setting
+	if s.UnderWay() || s.Ours != (Setting{}) { // where only targets were tried there is none
+		list = append(list, s.Ours)
+	}
+	if s.Promoted != nil {
+		list = append(list, *s.Promoted)
+	}
+	if g := s.Target; g != nil {
+		list = append(list, Setting{g.Limit, g.Tried})
+		if g.Stage == Kept || g.Rate != 0 {
+			list = append(list, Setting{g.Limit, g.Rate})
+		}
+	}
+	return list
 }
 
 // String returns the annotation.

@@ -2,6 +2,7 @@ package knative
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -260,5 +261,28 @@ func TestTargetOrRevision(t *testing.T) {
 	for _, text := range []string{`{"phase": "Observing", "target": {"stage": "Lost", "revision": "a"}}`, `{"phase": "Observing", "target": {"stage": "Kept"}}`, `{"phase": "Observing", "target": {"stage": "Trying", "revision": "a"}}`} {
 		_, err := ReadState(text)
 		require.ErrorContains(t, err, "target in stage")
+	}
+}
+
+// What no Revision can have is not read: it would be said, and written.
+func TestTargetOutOfRange(t *testing.T) {
+	state, _ := kept(t)
+	text := state.String()
+	_, err := ReadState(text)
+	require.NoError(t, err)
+	for _, tt := range []struct{ from, to, reason string }{
+		{`"tried":60`, `"tried":1e307`, "target: 1e+307 requests a second, want 0.01 to 1e+09"},
+		{`"tried":60`, `"tried":-60`, "target: -60 requests a second"},
+		{`"rate":60`, `"rate":1e307`, "target: 1e+307 requests a second"},
+		{`"rate":60`, `"rate":0`, "target: 0 requests a second"},
+		{`"rate":60`, `"rate":1e400`, "cannot unmarshal number 1e400"},
+		{`"limit":8`, `"limit":1001`, "containerConcurrency: 1001, want 1 to 1000"},
+		{`"ours":{"limit":0,"rate":0}`, `"ours":{"limit":8,"rate":1e307}`, "target: 1e+307 requests a second"},
+		{`"ours":{"limit":0,"rate":0}`, `"ours":{"limit":8,"rate":40},"promoted":{"limit":8,"rate":1e307}`, "target: 1e+307 requests a second"},
+	} {
+		changed := strings.Replace(text, tt.from, tt.to, 1)
+		require.NotEqual(t, text, changed, tt.from)
+		_, err := ReadState(changed)
+		require.ErrorContains(t, err, tt.reason, tt.to)
 	}
 }
