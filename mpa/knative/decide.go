@@ -103,9 +103,13 @@ func begin(t Timing, s State, seen *Seen) Action {
 			return hold(s, "%d at once and %s requests/s a pod are not tried again: %s", l.Limit, l.Target(), w.Reason)
 		}
 	}
+	pause := t.Pause
+	if g != nil && g.Few {
+		pause = max(pause, t.Longest)
+	}
 	switch {
-	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause || g != nil && seen.Now.Sub(g.Since) < t.Pause:
-		return hold(s, "the next one is tried after a pause of %v", t.Pause)
+	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause || g != nil && seen.Now.Sub(g.Since) < pause:
+		return hold(s, "the next one is tried after a pause of %v", pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")
 	case v.Ready.Failed != "":

@@ -50,8 +50,10 @@ type Target struct {
 	// Was is what the Revision did before.
 	Was *v1alpha1.Arm `json:"was,omitempty"`
 	// Settled: the Revision was seen as the stage wants it. What it has from then on is others'.
-	Settled bool   `json:"settled,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	Settled bool `json:"settled,omitempty"`
+	// Few: it had too few requests to begin with, and the pause after it is longer.
+	Few    bool   `json:"few,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Trying reports whether a target is under way, so that no canary begins.
@@ -151,7 +153,7 @@ func retarget(s State, seen *Seen, limit int64) Action {
 func become(s State, stage Stage, now time.Time, why string) Action {
 	g := *s.Target
 	g.Stage, g.Since, g.Reason = stage, now, why
-	g.Settled = maps.Equal(s.Target.want(), g.want())
+	g.Settled, g.Few = maps.Equal(s.Target.want(), g.want()), false
 	s.Target = &g
 	return Action{Write: true, State: s, Stage: stage, Reason: why}
 }
@@ -240,7 +242,9 @@ func compare(t Timing, s State, seen *Seen) Action {
 			a.State.Target.Was = &trial.Canary
 			return a
 		case age >= t.Longest:
-			return g.worse(s, seen, fmt.Sprintf("too few requests within %v to tell", t.Longest))
+			a := g.worse(s, seen, fmt.Sprintf("too few requests within %v to tell", t.Longest))
+			a.State.Target.Few = true
+			return a
 		}
 		return hold(s, "%s", g.Reason)
 	}

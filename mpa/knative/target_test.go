@@ -286,3 +286,28 @@ func TestTargetOutOfRange(t *testing.T) {
 		require.ErrorContains(t, err, tt.reason, tt.to)
 	}
 }
+
+// A quiet Service is not written again and again.
+func TestTargetFewRequests(t *testing.T) {
+	seen := served()
+	var state State
+	writes := 0
+	for range 24 * time.Hour / (15 * time.Second) {
+		seen.Now = seen.Now.Add(15 * time.Second)
+		if _, since := state.Measured(); !since.IsZero() {
+			age := seen.Now.Sub(since)
+			seen.Trial = alone(seen.Now, arm("web-1", 60*age.Hours(), 0, 0, age.Seconds()), 0)
+			seen.Trial.Since.Time = since
+		}
+		if a := Decide(DefaultTiming(), state, seen); a.Write {
+			state = a.State
+			writes++
+			if a.Stage == Back {
+				require.Equal(t, "too few requests within 1h0m0s to tell", a.Reason)
+				require.True(t, a.State.Target.Few)
+			}
+		}
+	}
+	assert.Equal(t, 24, writes, "every hour one is begun or ended")
+	assert.Empty(t, state.Worse)
+}

@@ -254,7 +254,7 @@ func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	}
 	k.metrics.actions.WithLabelValues(change, now).Inc()
 	kind := corev1.EventTypeNormal
-	if a.Stage == knative.Back || a.Stage == "" && (a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack) {
+	if a.Stage == knative.Back && !a.State.Target.Few || a.Stage == "" && (a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack) {
 		kind = corev1.EventTypeWarning
 	}
 	reason := "Knative" + now

@@ -406,3 +406,19 @@ func TestKnativeTargetOlder(t *testing.T) {
 	asMade(t, s)
 	assert.Equal(t, knative.Back, s.state().Target.Stage)
 }
+
+// Where there are too few requests to tell, nothing is wrong.
+func TestKnativeTargetFewRequests(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Measuring)
+	s.rate = .01
+	s.steady(62 * time.Minute)
+	asMade(t, s)
+	require.True(t, s.state().Target.Few, "%+v", s.state().Target)
+	assert.Equal(t, "Normal KnativeTargetBack Service web: too few requests within 1h0m0s to tell", s.seenEvents[len(s.seenEvents)-1])
+	s.steady(50 * time.Minute)
+	assert.Equal(t, knative.Back, s.state().Target.Stage)
+	assert.Equal(t, "the next one is tried after a pause of 1h0m0s", s.object().Status.Knative.Reason)
+}
