@@ -115,7 +115,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 	case v.Ready.Failed != "":
 		return hold(s, "Revision %s is not ready: %s", v.Ready.Name, v.Ready.Failed)
 	case !same:
-		return hold(s, "Revision %s does not have the present template", v.Ready.Name)
+		return hold(s, "Revision %s does not have the values of the present template; another Revision of the template ends that", v.Ready.Name)
 	case limited && have.limit() > 0 && have.Annotations[class] == kpa: // of another class nothing is known by the annotation alone
 		return retarget(s, seen, have.limit())
 	}
@@ -298,7 +298,7 @@ func Forget(t Timing, s State, seen *Seen) Action {
 	if s.Phase == "" {
 		return Action{}
 	}
-	seen.UID, seen.Off = s.UID, "the MultidimPodAutoscaler is gone"
+	seen.UID, seen.Off, seen.Passing = s.UID, "the MultidimPodAutoscaler is gone", false
 	if s.UnderWay() {
 		return Decide(t, s, seen)
 	}

@@ -119,7 +119,7 @@ func TestHeld(t *testing.T) {
 		{"as learned", State{}, func(s *Seen) { s.Service.Fields = Setting{8, 42}.Fields() }, "has what was learned"},
 		{"a Revision of the user's is not ready", State{}, func(s *Seen) { s.Service.Created.Name = "web-2" }, "a Revision of the Service itself is under way"},
 		{"the status is behind", State{}, func(s *Seen) { s.Service.Settled = false }, "a Revision of the Service itself is under way"},
-		{"the Revision has another template", State{}, func(s *Seen) { s.Service.Ready.Fields.Limit = new(int64(5)) }, "does not have the present template"},
+		{"the Revision has another template", State{}, func(s *Seen) { s.Service.Ready.Fields.Limit = new(int64(5)) }, "does not have the values of the present template; another Revision of the template ends that"},
 		{"the Revision is broken", State{}, func(s *Seen) { s.Service.Ready.Failed = "ExitCode1: it crashed" }, "web-1 is not ready: ExitCode1: it crashed"},
 		{"it was worse", State{Phase: RolledBack, Worse: []Worse{{Setting: Setting{8, 41}, Base: "base", Demand: .005, Reason: "it lost 9 of 10"}}}, func(*Seen) {}, "not tried again: it lost 9 of 10"},
 		{"a pause", State{Phase: RolledBack, Since: start.Add(-9 * time.Minute)}, func(*Seen) {}, "after a pause of 10m"},

@@ -216,6 +216,8 @@ type Seen struct {
 	Object, UID string
 	// Off says why nothing may be applied; empty = it may.
 	Off string
+	// Passing: Off is no word of the owner's, so that what was kept stays.
+	Passing bool
 	// Least is the smallest limit that the object allows.
 	Least int64
 	// Learned; nil = nothing yet.

@@ -208,7 +208,7 @@ func ended(s State, seen *Seen) string {
 	switch {
 	case seen.Target == nil:
 		return fmt.Sprintf("Revision %s is gone", g.Revision)
-	case seen.Off != "":
+	case seen.Off != "" && (!seen.Passing || s.Trying()):
 		return seen.Off
 	case v.Base != g.Base || v.Created.Name != g.Revision || v.Ready.Name != g.Revision:
 		return fmt.Sprintf("Revision %s is not that of the present template", g.Revision)

@@ -170,7 +170,7 @@ func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u
 	case c == nil || c.Mode != v1alpha1.ConcurrencyApply:
 		seen.Off = "only concurrency.mode Apply writes to the Service"
 	case s.Phase == v1alpha1.PhaseRefused:
-		seen.Off = "the recommender refuses the object"
+		seen.Off, seen.Passing = "the recommender refuses the object", true
 		if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionActive); c != nil && c.Message != "" {
 			seen.Off += ": " + c.Message
 		}

@@ -265,6 +265,17 @@ var targetFaults = []knativeFault{
 		require.Equal(t, knative.Kept, s.state().Target.Stage)
 		require.NotEqual(t, s.ready().f.Annotations[targetOf], s.revision("web-00002").GetAnnotations()[targetOf])
 	}},
+	{name: "the recommender refuses the object, and a target was kept", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+		s.refusing(10 * time.Minute)
+		require.Contains(s.t, s.object().Status.Knative.Reason, "the recommender refuses the object")
+	}, phases: promoted, check: asLearned},
+	{name: "the recommender refuses the object, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.refusing(time.Minute)
+		require.Equal(s.t, knative.Back, s.state().Target.Stage)
+	}, phases: promoted, check: asMade},
 	{name: "the server refuses a target", do: func(s *knativeSite) {
 		s.another(knative.Measuring)
 		s.stage(knative.Writing)
@@ -284,6 +295,17 @@ var targetFaults = []knativeFault{
 var anyStage = []knative.Stage{knative.Measuring, knative.Writing, knative.Trying}
 
 var promoted = []knative.Phase{knative.Promoted}
+
+// refusing lets the recommender refuse the object for a while.
+func (s *knativeSite) refusing(d time.Duration) {
+	for range d / knativeTick {
+		s.clock.Step(knativeTick)
+		m := s.object()
+		m.Status.Phase = v1alpha1.PhaseRefused
+		require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
+		s.act(s.leaders[0])
+	}
+}
 
 // killed ends an updater after each write.
 func (s *knativeSite) killed(next func() error) error {
