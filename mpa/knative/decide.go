@@ -131,6 +131,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 func refusal(s State, seen *Seen) (Action, bool) {
 	v := &seen.Service
 	limit := v.Fields.limit()
+	of, classed := v.Fields.Annotations[class]
 	switch traffic := v.Traffic; {
 	case v.Owner != "":
 		return refuse(s, "OwnedByController", "metadata.ownerReferences: %s controls the Service, and would write over what is written here", v.Owner), true
@@ -140,8 +141,8 @@ func refusal(s State, seen *Seen) (Action, bool) {
 		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; want all to the latest Revision, without a tag", show(traffic)), true
 	case v.Named != "":
 		return refuse(s, "RevisionNamed", "spec.template.metadata.name: %q; a new Revision needs another name than the one that there is", v.Named), true
-	case v.Fields.Annotations[class] != "" && v.Fields.Annotations[class] != kpa:
-		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, v.Fields.Annotations[class], kpa), true
+	case classed && of != kpa: // an empty one is no default: nothing scales it
+		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, of, kpa), true
 	case limit < 0 || limit > MaxLimit:
 		return refuse(s, "OutOfRange", "spec.template.spec.containerConcurrency: %d, want 0 to %d", limit, MaxLimit), true
 	case limit == 1 && seen.Least <= 1 && (s.Promoted == nil || s.Promoted.Limit != 1):

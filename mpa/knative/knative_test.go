@@ -80,6 +80,7 @@ func TestRefused(t *testing.T) {
 		{"a tag", func(s *Seen) { s.Service.Traffic = []Traffic{{Percent: 100, Tag: "next"}} }, "TrafficOfOthers", "spec.traffic: 100 % to the latest as next"},
 		{"a name of the user's", func(s *Seen) { s.Service.Named = "web-blue" }, "RevisionNamed", `spec.template.metadata.name: "web-blue"`},
 		{"class hpa", func(s *Seen) { s.Service.Fields.Annotations[class] = "hpa.autoscaling.knative.dev" }, "ForeignClass", "spec.template.metadata.annotations[autoscaling.knative.dev/class]: \"hpa.autoscaling.knative.dev\""},
+		{"an empty class", func(s *Seen) { s.Service.Fields.Annotations[class] = "" }, "ForeignClass", "spec.template.metadata.annotations[autoscaling.knative.dev/class]: \"\" knows no"},
 		{"a controller of the Service", func(s *Seen) { s.Service.Owner = "InferenceService web" }, "OwnedByController", "metadata.ownerReferences: InferenceService web controls the Service"},
 		{"a canary without its annotation", func(s *Seen) { s.Service.Traffic = split("web-1", Percent) }, "TrafficOfOthers", "a canary of ours whose annotation autoscaling.sigma-scheduler.io/concurrency was taken away"},
 		{"one at once", func(s *Seen) { s.Service.Fields.Limit = new(int64(1)) }, "OneAtOnce", "spec.template.spec.containerConcurrency: 1 is kept"},
