@@ -99,6 +99,8 @@ func TestKnativeRight(t *testing.T) {
 		return change{value, append([]any{"spec", "template", "spec", "containers"}, path...)}
 	}
 	of := func(value any, path ...any) change { return change{value, path} }
+	traffic := func(entries ...any) change { return of(entries, "spec", "traffic") }
+	type entry = map[string]any
 	var update func(changes ...change) error // of the last account
 	for _, name := range []string{"sigma-mpa", "sigma-mpa-updater"} {
 		config, err := clientcmd.BuildConfigFromFlags("", accountKubeconfig(t, c, mpaSystem, name))
@@ -148,6 +150,14 @@ func TestKnativeRight(t *testing.T) {
 			{"in the template of a Knative Service", []change{of("b", "spec", "template", "metadata", "labels", "team")}},
 			{"in the template of a Knative Service", []change{of(nil, "spec", "template", "metadata", "labels")}},
 			{"in the template of a Knative Service", []change{of("web-blue", "spec", "template", "metadata", "name")}},
+			{"sets the class", []change{annotation("hpa.autoscaling.knative.dev", "class")}},
+			{"sets the class", []change{annotation("", "class")}},
+			{"leads the traffic", []change{traffic(entry{"latestRevision": true, "percent": int64(100), "tag": "next"})}},
+			{"leads the traffic", []change{traffic(entry{"revisionName": revision, "percent": int64(100)}, entry{"latestRevision": true, "percent": int64(0), "tag": "next"})}},
+			{"leads the traffic", []change{traffic(entry{"configurationName": "web", "percent": int64(100)})}},
+			{"leads the traffic", []change{traffic(entry{"revisionName": "another-00001", "percent": int64(100)})}},
+			{"leads the traffic", []change{traffic(entry{"revisionName": revision, "percent": int64(90)}, entry{"revisionName": revision, "percent": int64(10)})}},
+			{"leads the traffic", []change{traffic(entry{"revisionName": revision, "percent": int64(90)}, entry{"latestRevision": true, "percent": int64(5)}, entry{"latestRevision": true, "percent": int64(5)})}},
 			{"changes no container", []change{of("other", "spec", "template", "spec", "serviceAccountName")}},
 			{"changes no container", []change{of(int64(61), "spec", "template", "spec", "timeoutSeconds")}},
 			{"changes no container", []change{container("registry.example/x@sha256:0000000000000000000000000000000000000000000000000000000000000000", 0, "image")}},

@@ -21,6 +21,8 @@ type Action struct {
 	Patch map[string]any
 	// Stage of the target that is written; empty = the action is about no target.
 	Stage Stage
+	// Quiet: people are not told of the write.
+	Quiet bool
 	// Refused is one word for why nothing may be written; empty = it may.
 	Refused string
 	// Reason of what is done, or why nothing is.
@@ -55,6 +57,9 @@ func Decide(t Timing, s State, seen *Seen) Action {
 	if a, more := retargeting(t, s, seen); more {
 		return a
 	}
+	if a, more := settle(s, seen); more {
+		return a
+	}
 	return begin(t, s, seen)
 }
 
@@ -84,10 +89,10 @@ func begin(t Timing, s State, seen *Seen) Action {
 	if err := l.Check(); err != nil {
 		return refuse(s, "OutOfRange", "%v", err)
 	}
-	have, same := v.Fields, v.Ready.Fields.Equal(v.Fields)
+	have, same := v.Fields, s.made(v.Ready).Equal(v.Fields)
 	g := s.Target
 	if g != nil && g.Stage == Kept {
-		have, same = v.Ready.Fields, g.former(v.Ready.Fields).Equal(v.Fields)
+		have = v.Ready.Fields
 	}
 	limited := near(float64(have.limit()), float64(l.Limit))
 	if limited && near(have.rate(), l.Rate) {
@@ -98,15 +103,19 @@ func begin(t Timing, s State, seen *Seen) Action {
 			return hold(s, "%d at once and %s requests/s a pod are not tried again: %s", l.Limit, l.Target(), w.Reason)
 		}
 	}
+	pause := t.Pause
+	if g != nil && g.Few {
+		pause = max(pause, t.Longest)
+	}
 	switch {
-	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause || g != nil && seen.Now.Sub(g.Since) < t.Pause:
-		return hold(s, "the next one is tried after a pause of %v", t.Pause)
+	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause || g != nil && seen.Now.Sub(g.Since) < pause:
+		return hold(s, "the next one is tried after a pause of %v", pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")
 	case v.Ready.Failed != "":
 		return hold(s, "Revision %s is not ready: %s", v.Ready.Name, v.Ready.Failed)
 	case !same:
-		return hold(s, "Revision %s does not have the present template", v.Ready.Name)
+		return hold(s, "Revision %s does not have the values of the present template; another Revision of the template ends that", v.Ready.Name)
 	case limited && have.limit() > 0 && have.Annotations[class] == kpa: // of another class nothing is known by the annotation alone
 		return retarget(s, seen, have.limit())
 	}
@@ -122,6 +131,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 func refusal(s State, seen *Seen) (Action, bool) {
 	v := &seen.Service
 	limit := v.Fields.limit()
+	of, classed := v.Fields.Annotations[class]
 	switch traffic := v.Traffic; {
 	case v.Owner != "":
 		return refuse(s, "OwnedByController", "metadata.ownerReferences: %s controls the Service, and would write over what is written here", v.Owner), true
@@ -131,8 +141,8 @@ func refusal(s State, seen *Seen) (Action, bool) {
 		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; want all to the latest Revision, without a tag", show(traffic)), true
 	case v.Named != "":
 		return refuse(s, "RevisionNamed", "spec.template.metadata.name: %q; a new Revision needs another name than the one that there is", v.Named), true
-	case v.Fields.Annotations[class] != "" && v.Fields.Annotations[class] != kpa:
-		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, v.Fields.Annotations[class], kpa), true
+	case classed && of != kpa: // an empty one is no default: nothing scales it
+		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, of, kpa), true
 	case limit < 0 || limit > MaxLimit:
 		return refuse(s, "OutOfRange", "spec.template.spec.containerConcurrency: %d, want 0 to %d", limit, MaxLimit), true
 	case limit == 1 && seen.Least <= 1 && (s.Promoted == nil || s.Promoted.Limit != 1):
@@ -254,7 +264,7 @@ func restoring(s State, seen *Seen) Action {
 	next.Phase, next.Since = RolledBack, seen.Now
 	former := v.Fields.back(s.Ours.Fields(), s.Before)
 	ours := !former.Equal(v.Fields) // some numbers of ours are in the template still
-	settled := !ours && v.Settled && v.Created.Name == v.Ready.Name && v.Ready.Fields.Equal(v.Fields)
+	settled := !ours && v.Settled && v.Created.Name == v.Ready.Name && s.made(v.Ready).Equal(v.Fields)
 	latest := slices.Equal(v.Traffic, all())
 	a := Action{Write: true, State: s, Reason: s.Reason}
 	if ours && v.Named == "" {
@@ -289,7 +299,7 @@ func Forget(t Timing, s State, seen *Seen) Action {
 	if s.Phase == "" {
 		return Action{}
 	}
-	seen.UID, seen.Off = s.UID, "the MultidimPodAutoscaler is gone"
+	seen.UID, seen.Off, seen.Passing = s.UID, "the MultidimPodAutoscaler is gone", false
 	if s.UnderWay() {
 		return Decide(t, s, seen)
 	}

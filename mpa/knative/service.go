@@ -25,6 +25,9 @@ var (
 // RevisionLabel of a pod names its Revision.
 const RevisionLabel = v1alpha1.Knative + "/revision"
 
+// serviceLabel of a Revision names its Service.
+const serviceLabel = v1alpha1.Knative + "/service"
+
 // New returns an empty object of a kind, to read into.
 func New(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
@@ -70,7 +73,7 @@ func Read(u *unstructured.Unstructured) (v Service, err error) {
 
 // ReadRevision reads a Revision.
 func ReadRevision(u *unstructured.Unstructured) (r Revision, err error) {
-	r.Name, r.Version = u.GetName(), u.GetResourceVersion()
+	r.Name, r.Version, r.Service = u.GetName(), u.GetResourceVersion(), u.GetLabels()[serviceLabel]
 	if r.Fields, err = fieldsOf(u.Object); err != nil {
 		return r, fmt.Errorf("Revision %s: %w", r.Name, err)
 	}

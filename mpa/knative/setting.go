@@ -12,8 +12,11 @@ import (
 // MaxLimit is the largest containerConcurrency that Knative takes.
 const MaxLimit = 1000
 
-// leastTarget is the smallest target that Knative takes.
-const leastTarget = .01
+// leastTarget is the smallest target that Knative takes, mostTarget more than any pod answers.
+const (
+	leastTarget = .01
+	mostTarget  = 1e9
+)
 
 // The annotations of a template that are written.
 const (
@@ -40,8 +43,8 @@ func (s Setting) Check() error {
 	switch {
 	case s.Limit < 1 || s.Limit > MaxLimit:
 		return fmt.Errorf("containerConcurrency: %d, want 1 to %d", s.Limit, MaxLimit)
-	case !(s.Rate >= leastTarget) || math.IsInf(s.Rate, 1):
-		return fmt.Errorf("%s: %v requests a second, want %v or more", target, s.Rate, leastTarget)
+	case !(s.Rate >= leastTarget && s.Rate <= mostTarget):
+		return fmt.Errorf("%s: %v requests a second, want %v to %v", target, s.Rate, leastTarget, mostTarget)
 	}
 	return nil
 }

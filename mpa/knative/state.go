@@ -100,7 +100,30 @@ func ReadState(text string) (State, error) {
 	if g := s.Target; g != nil && (!slices.Contains([]Stage{Measuring, Writing, Trying, Kept, Back}, g.Stage) || g.Revision == "" || g.Stage == Trying && g.Was == nil) {
 		return State{}, fmt.Errorf("annotation %s: target in stage %q", Annotation, g.Stage)
 	}
+	for _, setting := range s.settings() {
+		if err := setting.Check(); err != nil {
+			return State{}, fmt.Errorf("annotation %s: %w", Annotation, err)
+		}
+	}
 	return s, nil
+}
+
+// settings are those that may be written or said.
+func (s *State) settings() []Setting {
+	var list []Setting
+	if s.UnderWay() || s.Ours != (Setting{}) { // where only targets were tried there is none
+		list = append(list, s.Ours)
+	}
+	if s.Promoted != nil {
+		list = append(list, *s.Promoted)
+	}
+	if g := s.Target; g != nil {
+		list = append(list, Setting{g.Limit, g.Tried})
+		if g.Stage == Kept || g.Rate != 0 {
+			list = append(list, Setting{g.Limit, g.Rate})
+		}
+	}
+	return list
 }
 
 // String returns the annotation.
@@ -156,6 +179,8 @@ func show(list []Traffic) string {
 type Revision struct {
 	Name   string
 	Fields Fields
+	// Service that it is of, by its label.
+	Service string
 	// Failed says why it is not ready; empty = it is, or may become so.
 	Failed string
 	// Version of the object: a patch is refused if it has another one by then.
@@ -191,6 +216,8 @@ type Seen struct {
 	Object, UID string
 	// Off says why nothing may be applied; empty = it may.
 	Off string
+	// Passing: Off is no word of the owner's, so that what was kept stays.
+	Passing bool
 	// Least is the smallest limit that the object allows.
 	Least int64
 	// Learned; nil = nothing yet.

@@ -26,6 +26,9 @@ const (
 	Back Stage = "Back"
 )
 
+// lateWrite is for how long one that leads no more may write what it had decided before.
+const lateWrite = 2 * time.Minute
+
 // scaling are the annotations of a Revision that may change while it lives.
 var scaling = annotations[1:]
 
@@ -45,8 +48,12 @@ type Target struct {
 	// Demand of a request when it began, in core-seconds.
 	Demand float64 `json:"demand,omitempty"`
 	// Was is what the Revision did before.
-	Was    *v1alpha1.Arm `json:"was,omitempty"`
-	Reason string        `json:"reason,omitempty"`
+	Was *v1alpha1.Arm `json:"was,omitempty"`
+	// Settled: the Revision was seen as the stage wants it. What it has from then on is others'.
+	Settled bool `json:"settled,omitempty"`
+	// Few: it had too few requests to begin with, and the pause after it is longer.
+	Few    bool   `json:"few,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Trying reports whether a target is under way, so that no canary begins.
@@ -93,6 +100,11 @@ func (g *Target) known(has map[string]string, former bool) bool {
 	return maps.Equal(has, g.ours(g.Tried)) || g.Rate > 0 && maps.Equal(has, g.ours(g.Rate)) || former && maps.Equal(has, g.Before)
 }
 
+// others reports whether somebody else has changed the annotations.
+func (g *Target) others(has map[string]string) bool {
+	return g.Settled && !maps.Equal(has, g.want()) || !g.known(has, g.Rate == 0)
+}
+
 // patch returns what to write to annotations of a Revision; nil for one of them = it goes.
 func (g *Target) patch(has map[string]string) map[string]any {
 	values := map[string]any{}
@@ -107,8 +119,12 @@ func (g *Target) patch(has map[string]string) map[string]any {
 	return values
 }
 
-// former returns the fields of the Revision as they were before.
-func (g *Target) former(f Fields) Fields {
+// made returns the fields that a Revision was made with, where a target of it was kept.
+func (s *State) made(r Revision) Fields {
+	g, f := s.Target, r.Fields
+	if g == nil || g.Stage != Kept || g.Revision != r.Name {
+		return f
+	}
 	out := Fields{Limit: f.Limit, Annotations: maps.Clone(g.Before)}
 	if out.Annotations == nil {
 		out.Annotations = map[string]string{}
@@ -137,6 +153,7 @@ func retarget(s State, seen *Seen, limit int64) Action {
 func become(s State, stage Stage, now time.Time, why string) Action {
 	g := *s.Target
 	g.Stage, g.Since, g.Reason = stage, now, why
+	g.Settled, g.Few = maps.Equal(s.Target.want(), g.want()), false
 	s.Target = &g
 	return Action{Write: true, State: s, Stage: stage, Reason: why}
 }
@@ -156,6 +173,9 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 		}
 	}
 	has := scalingOf(r.Fields)
+	if g.Stage != Back && g.others(has) {
+		return g.theirs(s, seen, has), true
+	}
 	written := maps.Equal(has, g.want())
 	age := seen.Now.Sub(g.Since)
 	switch {
@@ -165,10 +185,21 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 		return become(s, Back, seen.Now, fmt.Sprintf("Revision %s could not be written within %v", g.Revision, t.Ready)), true
 	case g.Stage == Measuring || g.Stage == Trying:
 		return compare(t, s, seen), true
-	case written || g.Stage == Back && !g.known(has, false): // what others have set is theirs
+	case written || g.Stage == Back && (g.Settled || !g.known(has, false)): // what others have set is theirs
 		return Action{}, false
 	}
 	return Action{State: s, Patch: g.patch(has), Stage: g.Stage, Reason: g.Reason}, true
+}
+
+// settle notes that the Revision was seen as the last stage wants it, when nobody can write late any more.
+func settle(s State, seen *Seen) (Action, bool) {
+	if s.Target == nil || s.Target.Settled || s.Trying() || seen.Target == nil || seen.Now.Sub(s.Target.Since) < lateWrite {
+		return Action{}, false
+	}
+	g := *s.Target
+	g.Settled = true
+	s.Target = &g
+	return Action{Write: true, Quiet: true, State: s, Stage: g.Stage, Reason: g.Reason}, true
 }
 
 // ended says why the Revision of a target is to be again as it was; empty = it is not.
@@ -177,17 +208,13 @@ func ended(s State, seen *Seen) string {
 	switch {
 	case seen.Target == nil:
 		return fmt.Sprintf("Revision %s is gone", g.Revision)
-	case seen.Off != "":
+	case seen.Off != "" && (!seen.Passing || s.Trying()):
 		return seen.Off
 	case v.Base != g.Base || v.Created.Name != g.Revision || v.Ready.Name != g.Revision:
 		return fmt.Sprintf("Revision %s is not that of the present template", g.Revision)
 	}
 	if a, no := refusal(s, seen); no && s.Trying() {
 		return a.Reason
-	}
-	has := scalingOf(seen.Target.Fields)
-	if !g.known(has, true) || (g.Stage == Measuring || g.Stage == Trying) && !maps.Equal(has, g.want()) {
-		return fmt.Sprintf("others have changed metric or target of Revision %s", g.Revision)
 	}
 	return ""
 }
@@ -215,7 +242,9 @@ func compare(t Timing, s State, seen *Seen) Action {
 			a.State.Target.Was = &trial.Canary
 			return a
 		case age >= t.Longest:
-			return g.worse(s, seen, fmt.Sprintf("too few requests within %v to tell", t.Longest))
+			a := g.worse(s, seen, fmt.Sprintf("too few requests within %v to tell", t.Longest))
+			a.State.Target.Few = true
+			return a
 		}
 		return hold(s, "%s", g.Reason)
 	}
@@ -227,7 +256,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 		return g.worse(s, seen, why)
 	case (verdict == Better || verdict == Level) && long:
 		a := become(s, Kept, seen.Now, why)
-		a.State.Target.Rate, a.State.Target.Was = g.Tried, nil
+		a.State.Target.Rate, a.State.Target.Was, a.State.Target.Settled = g.Tried, nil, true
 		return a
 	case age >= t.Longest:
 		return g.worse(s, seen, fmt.Sprintf("not judged within %v: %s", t.Longest, why))
@@ -238,7 +267,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 // worse returns to what the Revision had, and remembers what was tried if it was.
 func (g *Target) worse(s State, seen *Seen, why string) Action {
 	if g.Stage == Trying {
-		s.Worse = keep(s.Worse, Worse{Setting: Setting{g.Limit, g.Tried}, Base: g.Base, Demand: g.Demand, Time: seen.Now, Reason: why})
+		s.Worse = g.remember(s, seen, g.Tried, why)
 	}
 	stage := Back
 	if g.Rate > 0 {
@@ -246,5 +275,28 @@ func (g *Target) worse(s State, seen *Seen, why string) Action {
 	}
 	a := become(s, stage, seen.Now, why)
 	a.State.Target.Was = nil
+	return a
+}
+
+// remember adds a rate to the settings that were taken back.
+func (g *Target) remember(s State, seen *Seen, rate float64, why string) []Worse {
+	return keep(s.Worse, Worse{Setting: Setting{g.Limit, rate}, Base: g.Base, Demand: g.Demand, Time: seen.Now, Reason: why})
+}
+
+// theirs leaves the Revision as others have changed it, and remembers what they have taken back.
+func (g *Target) theirs(s State, seen *Seen, has map[string]string) Action {
+	why := fmt.Sprintf("others have changed metric or target of Revision %s", g.Revision)
+	stage := Back
+	if g.Rate > 0 && maps.Equal(has, g.ours(g.Rate)) {
+		stage = Kept
+	}
+	if g.Stage != Kept {
+		s.Worse = g.remember(s, seen, g.Tried, why)
+	}
+	if g.Rate > 0 && stage == Back {
+		s.Worse = g.remember(s, seen, g.Rate, why)
+	}
+	a := become(s, stage, seen.Now, why)
+	a.State.Target.Was, a.State.Target.Settled = nil, true
 	return a
 }

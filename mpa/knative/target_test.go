@@ -2,6 +2,7 @@ package knative
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,8 @@ func TestTargetJudged(t *testing.T) {
 			patched(seen, b)
 			seen.Now = seen.Now.Add(time.Hour)
 			b = Decide(DefaultTiming(), b.State, seen)
+			assert.True(t, b.Write && b.Quiet && b.State.Target.Settled)
+			b = Decide(DefaultTiming(), b.State, seen)
 			assert.False(t, b.Write)
 			assert.Contains(t, b.Reason, "not tried again")
 		})
@@ -146,6 +149,93 @@ func TestTargetEnds(t *testing.T) {
 	}
 }
 
+// kept is a target that was kept.
+func kept(t *testing.T) (State, *Seen) {
+	t.Helper()
+	state, seen := tried(t, arm("web-1", 6000, 0, 60, 600))
+	seen.Now = seen.Now.Add(6 * time.Minute)
+	seen.Trial = alone(seen.Now, arm("web-1", 6000, 0, 66, 400), 6)
+	a := Decide(DefaultTiming(), state, seen)
+	require.Equal(t, Kept, a.Stage, a.Reason)
+	return a.State, seen
+}
+
+// has lets the Revision have a target by hand.
+func has(seen *Seen, rate float64) {
+	f := Setting{8, rate}.Fields()
+	seen.Target.Fields, seen.Service.Ready.Fields, seen.Service.Created.Fields = f, f, f
+}
+
+// What a user undoes stays so, and is not tried again.
+func TestTargetUndone(t *testing.T) {
+	for name, site := range map[string]func(*testing.T) (State, *Seen){
+		"while it is tried": func(t *testing.T) (State, *Seen) { t.Helper(); return tried(t, arm("web-1", 6000, 0, 60, 600)) },
+		"when it was kept":  kept,
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, seen := site(t)
+			has(seen, 40)
+			a := Decide(DefaultTiming(), state, seen)
+			require.Nil(t, a.Patch)
+			require.Equal(t, Back, a.Stage, a.Reason)
+			require.Len(t, a.State.Worse, 1)
+			seen.Now = seen.Now.Add(time.Hour)
+			a = Decide(DefaultTiming(), a.State, seen)
+			assert.False(t, a.Write || a.Patch != nil)
+			assert.Contains(t, a.Reason, "8 at once and 60 requests/s a pod are not tried again: others have changed")
+		})
+	}
+}
+
+// Of two targets a user may undo the last, or both.
+func TestTargetUndoneToKept(t *testing.T) {
+	for _, tt := range []struct {
+		rate  float64
+		stage Stage
+		worse []float64
+	}{{60, Kept, []float64{90}}, {40, Back, []float64{90, 60}}} {
+		state, seen := kept(t)
+		seen.Now, seen.Trial, seen.Learned = seen.Now.Add(time.Hour), nil, &Learned{Setting{8, 90}, .004}
+		a := Decide(DefaultTiming(), state, seen)
+		require.Equal(t, Measuring, a.Stage, a.Reason)
+		seen.Now = seen.Now.Add(6 * time.Minute)
+		seen.Trial = alone(seen.Now, arm("web-1", 6000, 0, 60, 600), 6)
+		a = Decide(DefaultTiming(), a.State, seen)
+		patched(seen, Decide(DefaultTiming(), a.State, seen))
+		a = Decide(DefaultTiming(), a.State, seen)
+		require.Equal(t, Trying, a.Stage, a.Reason)
+		has(seen, tt.rate)
+		a = Decide(DefaultTiming(), a.State, seen)
+		assert.Equal(t, tt.stage, a.Stage, a.Reason)
+		var worse []float64
+		for _, w := range a.State.Worse {
+			worse = append(worse, w.Rate)
+		}
+		assert.Equal(t, tt.worse, worse)
+		assert.Nil(t, Decide(DefaultTiming(), a.State, seen).Patch)
+	}
+}
+
+// After the way back the value that was tried is that of one that writes late, and later a user's.
+func TestTargetSetByHand(t *testing.T) {
+	state, seen := kept(t)
+	seen.Off = "mode Off writes nothing"
+	a := Decide(DefaultTiming(), state, seen)
+	require.Equal(t, Back, a.Stage)
+	patched(seen, Decide(DefaultTiming(), a.State, seen))
+	has(seen, 60)
+	b := Decide(DefaultTiming(), a.State, seen)
+	require.NotNil(t, b.Patch, "a late write")
+	patched(seen, b)
+	seen.Now = seen.Now.Add(lateWrite)
+	b = Decide(DefaultTiming(), a.State, seen)
+	require.True(t, b.State.Target.Settled)
+	has(seen, 60)
+	b = Decide(DefaultTiming(), b.State, seen)
+	assert.Nil(t, b.Patch, b.Reason)
+	assert.False(t, b.Write)
+}
+
 // Without the class in the template, or with another limit, it is a Revision's; and none begins beside a canary.
 func TestTargetOrRevision(t *testing.T) {
 	for name, change := range map[string]func(*Seen){
@@ -172,4 +262,52 @@ func TestTargetOrRevision(t *testing.T) {
 		_, err := ReadState(text)
 		require.ErrorContains(t, err, "target in stage")
 	}
+}
+
+// What no Revision can have is not read: it would be said, and written.
+func TestTargetOutOfRange(t *testing.T) {
+	state, _ := kept(t)
+	text := state.String()
+	_, err := ReadState(text)
+	require.NoError(t, err)
+	for _, tt := range []struct{ from, to, reason string }{
+		{`"tried":60`, `"tried":1e307`, "target: 1e+307 requests a second, want 0.01 to 1e+09"},
+		{`"tried":60`, `"tried":-60`, "target: -60 requests a second"},
+		{`"rate":60`, `"rate":1e307`, "target: 1e+307 requests a second"},
+		{`"rate":60`, `"rate":0`, "target: 0 requests a second"},
+		{`"rate":60`, `"rate":1e400`, "cannot unmarshal number 1e400"},
+		{`"limit":8`, `"limit":1001`, "containerConcurrency: 1001, want 1 to 1000"},
+		{`"ours":{"limit":0,"rate":0}`, `"ours":{"limit":8,"rate":1e307}`, "target: 1e+307 requests a second"},
+		{`"ours":{"limit":0,"rate":0}`, `"ours":{"limit":8,"rate":40},"promoted":{"limit":8,"rate":1e307}`, "target: 1e+307 requests a second"},
+	} {
+		changed := strings.Replace(text, tt.from, tt.to, 1)
+		require.NotEqual(t, text, changed, tt.from)
+		_, err := ReadState(changed)
+		require.ErrorContains(t, err, tt.reason, tt.to)
+	}
+}
+
+// A quiet Service is not written again and again.
+func TestTargetFewRequests(t *testing.T) {
+	seen := served()
+	var state State
+	writes := 0
+	for range 24 * time.Hour / (15 * time.Second) {
+		seen.Now = seen.Now.Add(15 * time.Second)
+		if _, since := state.Measured(); !since.IsZero() {
+			age := seen.Now.Sub(since)
+			seen.Trial = alone(seen.Now, arm("web-1", 60*age.Hours(), 0, 0, age.Seconds()), 0)
+			seen.Trial.Since.Time = since
+		}
+		if a := Decide(DefaultTiming(), state, seen); a.Write {
+			state = a.State
+			writes++
+			if a.Stage == Back {
+				require.Equal(t, "too few requests within 1h0m0s to tell", a.Reason)
+				require.True(t, a.State.Target.Few)
+			}
+		}
+	}
+	assert.Equal(t, 24, writes, "every hour one is begun or ended")
+	assert.Empty(t, state.Worse)
 }

@@ -185,7 +185,7 @@ func TestKnativeTrialAlone(t *testing.T) {
 	become := func(stage knative.Stage) {
 		u := knative.New(knative.ServiceKind)
 		require.NoError(t, w.live.Get(t.Context(), key, u))
-		state := knative.State{Object: "web", UID: "mpa", Phase: knative.Observing, Target: &knative.Target{Stage: stage, Since: w.clock.Now(), Revision: "web-00001", Was: &v1alpha1.Arm{}}}
+		state := knative.State{Object: "web", UID: "mpa", Phase: knative.Observing, Target: &knative.Target{Stage: stage, Since: w.clock.Now(), Revision: "web-00001", Limit: 8, Rate: 40, Tried: 60, Was: &v1alpha1.Arm{}}}
 		u, err := knative.Write(u, &knative.Action{Write: true, State: state})
 		require.NoError(t, err)
 		require.NoError(t, w.Update(t.Context(), u))

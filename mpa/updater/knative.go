@@ -92,7 +92,7 @@ func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) 
 		return 0, err
 	}
 	a := knative.Decide(k.Canary, state, seen)
-	if a.Refused == "" && !state.UnderWay() && !state.Trying() && a.Patch == nil {
+	if a.Refused == "" && !state.UnderWay() && !state.Trying() && a.Stage != knative.Back && a.Patch == nil {
 		if other, err := k.older(ctx, m); err != nil {
 			return 0, err
 		} else if other != "" {
@@ -153,7 +153,7 @@ func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u
 		if err != nil {
 			return nil, err
 		}
-		if r.Version != "" {
+		if r.Version != "" && r.Service == u.GetName() { // a copied Service has the state of another
 			seen.Target = &r
 		}
 	}
@@ -170,7 +170,7 @@ func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u
 	case c == nil || c.Mode != v1alpha1.ConcurrencyApply:
 		seen.Off = "only concurrency.mode Apply writes to the Service"
 	case s.Phase == v1alpha1.PhaseRefused:
-		seen.Off = "the recommender refuses the object"
+		seen.Off, seen.Passing = "the recommender refuses the object", true
 		if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionActive); c != nil && c.Message != "" {
 			seen.Off += ": " + c.Message
 		}
@@ -245,7 +245,7 @@ func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		return fmt.Errorf("write Service %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
 	log.FromContext(ctx).Info("Wrote a Knative Service", "service", u.GetName(), "phase", a.State.Phase, "target", a.Stage, "why", a.Reason)
-	if m == nil || a.Drop {
+	if m == nil || a.Drop || a.Quiet {
 		return nil
 	}
 	change, now := changeRevision, string(a.State.Phase)
@@ -254,7 +254,7 @@ func (k *knatives) carry(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	}
 	k.metrics.actions.WithLabelValues(change, now).Inc()
 	kind := corev1.EventTypeNormal
-	if a.Stage == knative.Back || a.Stage == "" && (a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack) {
+	if a.Stage == knative.Back && !a.State.Target.Few || a.Stage == "" && (a.State.Phase == knative.Restoring || a.State.Phase == knative.RolledBack) {
 		kind = corev1.EventTypeWarning
 	}
 	reason := "Knative" + now

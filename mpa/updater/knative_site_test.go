@@ -260,6 +260,7 @@ func (s *knativeSite) knative() {
 		o := knative.New(knative.RevisionKind)
 		o.SetNamespace("shop")
 		o.SetName(r.name)
+		o.SetLabels(map[string]string{"serving.knative.dev/service": "web"})
 		for _, part := range []string{"metadata", "spec"} {
 			if part == "spec" {
 				o.Object["spec"] = template["spec"]

@@ -249,6 +249,33 @@ var targetFaults = []knativeFault{
 		})
 		s.step()
 	}, phases: promoted, check: asMade},
+	{name: "Knative is away while a canary is taken back, and a target was kept", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+		s.steady(11 * time.Minute)
+		s.learned, s.ours = 0, knative.Setting{Limit: 2 * s.ours.Limit, Rate: 2 * s.learned}
+		s.phase(knative.Canary)
+		for s.state().Phase == knative.Canary {
+			s.clock.Step(knativeTick)
+			s.act(s.leaders[0])
+		}
+		require.Equal(s.t, knative.Restoring, s.state().Phase)
+	}, phases: []knative.Phase{knative.RolledBack}, check: func(t *testing.T, s *knativeSite) {
+		t.Helper()
+		require.Equal(t, knative.Kept, s.state().Target.Stage)
+		require.NotEqual(t, s.ready().f.Annotations[targetOf], s.revision("web-00002").GetAnnotations()[targetOf])
+	}},
+	{name: "the recommender refuses the object, and a target was kept", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.stage(knative.Kept)
+		s.refusing(10 * time.Minute)
+		require.Contains(s.t, s.object().Status.Knative.Reason, "the recommender refuses the object")
+	}, phases: promoted, check: asLearned},
+	{name: "the recommender refuses the object, and a target is under way", do: func(s *knativeSite) {
+		s.another(anyStage...)
+		s.refusing(time.Minute)
+		require.Equal(s.t, knative.Back, s.state().Target.Stage)
+	}, phases: promoted, check: asMade},
 	{name: "the server refuses a target", do: func(s *knativeSite) {
 		s.another(knative.Measuring)
 		s.stage(knative.Writing)
@@ -268,6 +295,17 @@ var targetFaults = []knativeFault{
 var anyStage = []knative.Stage{knative.Measuring, knative.Writing, knative.Trying}
 
 var promoted = []knative.Phase{knative.Promoted}
+
+// refusing lets the recommender refuse the object for a while.
+func (s *knativeSite) refusing(d time.Duration) {
+	for range d / knativeTick {
+		s.clock.Step(knativeTick)
+		m := s.object()
+		m.Status.Phase = v1alpha1.PhaseRefused
+		require.NoError(s.t, s.api.Status().Update(s.t.Context(), m))
+		s.act(s.leaders[0])
+	}
+}
 
 // killed ends an updater after each write.
 func (s *knativeSite) killed(next func() error) error {
@@ -343,4 +381,66 @@ func TestKnativeTargetWorse(t *testing.T) {
 	s.steady(time.Minute)
 	assert.Equal(t, "40", s.revision("web-00002").GetAnnotations()[targetOf], "it serves no more, and is as it was made")
 	assert.Empty(t, s.problems)
+}
+
+// A copy of a Service has the annotation of the first, whose Revision is not its own.
+func TestKnativeTargetCopied(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Kept)
+	twin := s.service()
+	twin.SetName("copy")
+	twin.SetResourceVersion("")
+	for _, name := range []string{"latestReadyRevisionName", "latestCreatedRevisionName"} {
+		require.NoError(t, unstructured.SetNestedField(twin.Object, "copy-00001", "status", name))
+	}
+	require.NoError(t, s.api.Create(t.Context(), twin))
+	r := s.revision("web-00002")
+	r.SetName("copy-00001")
+	r.SetLabels(map[string]string{"serving.knative.dev/service": "copy"})
+	r.SetResourceVersion("")
+	require.NoError(t, s.api.Create(t.Context(), r))
+	for range 10 {
+		_, err := s.leaders[0].sweep(t.Context(), client.HasLabels{knative.Annotation})
+		require.NoError(t, err)
+		asLearned(t, s)
+		s.step()
+	}
+	require.NoError(t, s.api.Get(t.Context(), client.ObjectKeyFromObject(twin), twin))
+	assert.NotContains(t, twin.GetAnnotations(), knative.Annotation)
+}
+
+// The way back of a target does not wait for an older object of the same Service.
+func TestKnativeTargetOlder(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Kept)
+	older := knativeWeb()
+	older.Name, older.UID = "older", "older-uid"
+	require.NoError(t, s.api.Create(t.Context(), older))
+	require.True(t, v1alpha1.Older(older, s.object()))
+	s.steady(15 * time.Minute)
+	asLearned(t, s)
+	assert.Equal(t, "OtherMPA", meta.FindStatusCondition(s.object().Status.Conditions, v1alpha1.ConditionAble).Reason)
+	s.observe()
+	asMade(t, s)
+	assert.Equal(t, knative.Back, s.state().Target.Stage)
+}
+
+// Where there are too few requests to tell, nothing is wrong.
+func TestKnativeTargetFewRequests(t *testing.T) {
+	s := newKnativeSite(t, seeded(2, 1))
+	s.phase(knative.Promoted)
+	s.learned = 60
+	s.stage(knative.Measuring)
+	s.rate = .01
+	s.steady(62 * time.Minute)
+	asMade(t, s)
+	require.True(t, s.state().Target.Few, "%+v", s.state().Target)
+	assert.Equal(t, "Normal KnativeTargetBack Service web: too few requests within 1h0m0s to tell", s.seenEvents[len(s.seenEvents)-1])
+	s.steady(50 * time.Minute)
+	assert.Equal(t, knative.Back, s.state().Target.Stage)
+	assert.Equal(t, "the next one is tried after a pause of 1h0m0s", s.object().Status.Knative.Reason)
 }
