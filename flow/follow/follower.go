@@ -112,10 +112,10 @@ func (f *Follower) Resume(s *v1alpha1.NodeFlowsStatus) {
 	f.uid, f.generation, f.sequence, f.refused = s.PolicyUID, s.ObservedGeneration, s.Sequence, s.Refused
 }
 
-// Follow makes the kernel do what the policies say of a node with these labels. It returns the status of the node, but for
+// Follow makes the kernel do what the policies say of a node of these labels. It returns the status of the node, but for
 // its times and its traffic.
-func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, labels map[string]string) v1alpha1.NodeFlowsStatus {
-	own, others := v1alpha1.Own(policies, labels)
+func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, node map[string]string) v1alpha1.NodeFlowsStatus {
+	own, others := v1alpha1.Own(policies, node)
 	var s v1alpha1.NodeFlowsStatus
 	if own == nil {
 		f.uid, f.generation, f.sequence, f.found, f.complaint, f.hinting = "", 0, 0, nil, "", false
