@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/flow"
+	"github.com/sigma-scheduler/sigma/flow/node"
+	"github.com/sigma-scheduler/sigma/flow/node/nodetest"
+)
+
+// lineRate is that of the line, in bits a second.
+const lineRate = 1e9
+
+// line makes the uplink a line of that rate with one queue and no program, and returns how to undo it.
+func (b *kernelBed) line(t *testing.T) (undo func()) {
+	t.Helper()
+	var root netlink.Qdisc
+	require.NoError(t, nodetest.Within(b.Node, func() error {
+		up, err := netlink.LinkByName("up0")
+		if err != nil {
+			return err
+		}
+		htb := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: up.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT})
+		htb.Defcls = 1
+		root = htb
+		if err := netlink.QdiscAdd(htb); err != nil {
+			return err
+		}
+		const burst = lineRate / 8 / 1000
+		return netlink.ClassReplace(netlink.NewHtbClass(netlink.ClassAttrs{LinkIndex: up.Attrs().Index, Parent: netlink.MakeHandle(1, 0), Handle: netlink.MakeHandle(1, 1)},
+			netlink.HtbClassAttrs{Rate: lineRate, Ceil: lineRate, Buffer: burst, Cbuffer: burst}))
+	}))
+	return func() {
+		require.NoError(t, nodetest.Within(b.Node, func() error { return netlink.QdiscDel(root) }))
+	}
+}
+
+// sent is what the uplink has sent, in bytes.
+func (b *kernelBed) sent(t *testing.T) (n uint64) {
+	t.Helper()
+	require.NoError(t, nodetest.Within(b.Node, func() error {
+		up, err := netlink.LinkByName("up0")
+		if err == nil {
+			n = up.Attrs().Statistics.TxBytes
+		}
+		return err
+	}))
+	return n
+}
+
+// load keeps the line full while measure runs: six senders of 4 MB each, and two of 10 kB.
+func (b *kernelBed) load(t *testing.T, measure func()) {
+	t.Helper()
+	var end atomic.Bool
+	var senders errgroup.Group
+	for i := range 8 {
+		size := int64(4_000_000)
+		if i >= 6 {
+			size = 10_000
+		}
+		senders.Go(func() error {
+			for !end.Load() {
+				if _, err := nodetest.Exchange(b.Pod1, nodetest.AddressPeer+":9000", size, 1); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	measure()
+	end.Store(true)
+	require.NoError(t, senders.Wait())
+}
+
+// A full line sends as much with the order and an agent as without, and the agent takes little of a core. With
+// SIGMA_KERNEL_LINE it is docs/results/flow-line.md.
+func TestLine(t *testing.T) {
+	bed := newKernelBed(t)
+	out, repeats, long := os.Getenv("SIGMA_KERNEL_LINE"), 8, 3*time.Second
+	if out == "" {
+		repeats, long = 1, 200*time.Millisecond
+	}
+	var ratios, shares []float64
+	rows := ""
+	for range repeats {
+		var bytes [2]uint64
+		share := 0.
+		undo := bed.line(t)
+		bed.load(t, func() {
+			time.Sleep(long / 4)
+			before := bed.sent(t)
+			time.Sleep(long)
+			bytes[0] = bed.sent(t) - before
+		})
+		undo()
+		require.NoError(t, nodetest.Within(bed.Node, func() error {
+			_, err := node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: lineRate, Thresholds: flow.Thresholds{100_000, 1_800_000}, Pins: bed.pins})
+			if err != nil {
+				return err
+			}
+			agent := program(t, "agent", "--observe", "--uplink", "up0", "--rate", "1G", "--metrics-bind-address", "127.0.0.1:9907")
+			agent.Stderr = os.Stderr
+			if err := agent.Start(); err != nil {
+				return err
+			}
+			defer func() {
+				require.NoError(t, agent.Process.Signal(syscall.SIGTERM))
+				require.NoError(t, agent.Wait())
+			}()
+			used := func() float64 {
+				var ts unix.Timespec // of the clock of another process: clock_getcpuclockid(3)
+				require.NoError(t, unix.ClockGettime(int32(^agent.Process.Pid<<3|2), &ts))
+				return float64(ts.Nano()) / 1e9
+			}
+			bed.load(t, func() {
+				time.Sleep(2*time.Second + long/4) // the agent has begun
+				before, cpu, begin := bed.sent(t), used(), time.Now()
+				time.Sleep(long)
+				bytes[1] = bed.sent(t) - before
+				share = (used() - cpu) / time.Since(begin).Seconds()
+			})
+			return nil
+		}))
+		s, err := bed.status(t)
+		require.NoError(t, err)
+		require.NotZero(t, s.Bands[2].Bytes, "it was ordered")
+		bed.off(t)
+		require.NotZero(t, bytes[0])
+		ratios, shares = append(ratios, float64(bytes[1])/float64(bytes[0])), append(shares, share)
+		mbits := func(n uint64) float64 { return float64(n) * 8 / 1e6 / long.Seconds() }
+		rows += fmt.Sprintf("| %.0f | %.0f | %.3f | %.2f |\n", mbits(bytes[0]), mbits(bytes[1]), ratios[len(ratios)-1], 100*share)
+	}
+	t.Log("\n" + rows)
+	if out == "" {
+		return
+	}
+	middle := func(list []float64) float64 {
+		slices.Sort(list)
+		return (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, `# A full line, with the agent and without
+
+A pod sends to a peer through a node whose uplink sends %s bit/s: six senders of flows of 4 MB and two of 10 kB, one flow after the other. By turns HTB with one class is all there is, and an order with three bands is on and
+`+"`sigma-flow agent --observe`"+` runs. %v of each count, by the uplink's counter. The share of a core is that of the agent's process; what its programs and the order take in the kernel is in the times of those that send.
+
+| Mbit/s without | with | with ÷ without | agent, %% of a core |
+| ---: | ---: | ---: | ---: |
+%s
+Medians: %.3f of the throughput (must .97, aim .99), %.2f %% of a core (must 3, aim 1).
+
+`+"`make flow-line` at commit %s, as root.\n", flow.FormatAmount(lineRate), long, rows, middle(ratios), 100*middle(shares), os.Getenv("SIGMA_COMMIT"))
+	require.NoError(t, os.WriteFile(out, []byte(text.String()), 0o644))
+}
+
+func (b *kernelBed) status(t *testing.T) (s node.OrderStatus, err error) {
+	t.Helper()
+	err = nodetest.Within(b.Node, func() (err error) {
+		s, err = node.ReadOrder(b.pins)
+		return err
+	})
+	return s, err
+}
