@@ -95,7 +95,7 @@ func (m *manifest) set(key string, value *yaml.Node) (err error) {
 		m.description, err = scalar(value)
 	case "dimensions":
 		if m.dimensions, err = names(value); err == nil {
-			err = checkDimensions(m.dimensions)
+			err = CheckDimensions(m.dimensions)
 		}
 	case "devices":
 		m.devices, err = names(value)
@@ -141,8 +141,8 @@ func (m *manifest) set(key string, value *yaml.Node) (err error) {
 	return err
 }
 
-// checkDimensions refuses names that other parts of the format would misread.
-func checkDimensions(dimensions []string) error {
+// CheckDimensions refuses names that other parts of the format would misread.
+func CheckDimensions(dimensions []string) error {
 	switch {
 	case len(dimensions) == 0:
 		return errors.New("want at least one")

@@ -338,6 +338,18 @@ func TestUnusableLogs(t *testing.T) {
 	require.EqualError(t, err, whole+": is given twice")
 }
 
+// A log with a resource that no trace can name is refused with the name.
+func TestNoResource(t *testing.T) {
+	path := write(t, start(100), node(100, "a"), app(100, "web", ""), pod(100, ledger.KindPlace, "p", "web", "a"))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), `"cpu"`, `"a:b"`)), 0o600))
+	h, err := history.Read([]string{path}, at(t, "0s"), at(t, "1h"))
+	require.NoError(t, err)
+	_, _, err = h.Trace(history.Options{Name: "x", Method: "test"})
+	require.ErrorContains(t, err, `the log's resources: "a:b": space, quote, bracket, comma, colon or bar in a name`)
+}
+
 // FuzzTrace makes traces of anything that is read as a log: what can be made can be
 // written and read back.
 func FuzzTrace(f *testing.F) {
@@ -346,6 +358,7 @@ func FuzzTrace(f *testing.F) {
 		pod(103, ledger.KindFailed, "q", "", ""), forget(104, "a"), start(105), node(105, "b"), pod(106, ledger.KindDecide, "q", "web", "b")))
 	require.NoError(f, err)
 	f.Add(text, int64(0), int64(time.Hour))
+	f.Add([]byte(strings.ReplaceAll(string(text), `"cpu"`, `":9}cpu"`)), int64(0), int64(time.Hour)) // no name of a resource
 	f.Add(text, int64(2*time.Second), int64(5*time.Second))
 	f.Fuzz(func(t *testing.T, text []byte, from, until int64) {
 		path := filepath.Join(t.TempDir(), "log")

@@ -62,6 +62,13 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 			return nil, nil, err
 		}
 	}
+	dimensions := make([]string, len(w.instance.Dimensions))
+	for d, dim := range w.instance.Dimensions {
+		dimensions[d] = dim.Name
+	}
+	if err := trace.CheckDimensions(dimensions); err != nil {
+		return nil, nil, fmt.Errorf("the log's resources: %w", err)
+	}
 	w.trace = &trace.Trace{Name: opt.Name, MeasureFrom: math.NaN(), Instance: w.instance}
 	w.makeRequests()
 	w.makeRoom()
