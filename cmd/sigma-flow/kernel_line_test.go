@@ -60,21 +60,22 @@ func (b *kernelBed) sent(t *testing.T) (n uint64) {
 	return n
 }
 
-// load keeps the line full while measure runs: six senders of 4 MB each, and two of 10 kB.
+// load keeps the line full while measure runs: six senders of flows of 4 MB, and two of 10 kB.
 func (b *kernelBed) load(t *testing.T, measure func()) {
 	t.Helper()
 	var end atomic.Bool
 	var senders errgroup.Group
 	for i := range 8 {
-		size := int64(4_000_000)
+		size, pause := int64(4_000_000), time.Duration(0)
 		if i >= 6 {
-			size = 10_000
+			size, pause = 10_000, 10*time.Millisecond // ports are used again after a minute
 		}
 		senders.Go(func() error {
 			for !end.Load() {
 				if _, err := nodetest.Exchange(b.Pod1, nodetest.AddressPeer+":9000", size, 1); err != nil {
 					return err
 				}
+				time.Sleep(pause)
 			}
 			return nil
 		})
@@ -153,7 +154,7 @@ func TestLine(t *testing.T) {
 	var text strings.Builder
 	fmt.Fprintf(&text, `# A full line, with the agent and without
 
-A pod sends to a peer through a node whose uplink sends %s bit/s: six senders of flows of 4 MB and two of 10 kB, one flow after the other. By turns HTB with one class is all there is, and an order with three bands is on and
+A pod sends to a peer through a node whose uplink sends %s bit/s: six senders of flows of 4 MB, one after the other, and two of 10 kB with pauses of 10 ms. By turns HTB with one class is all there is, and an order with three bands is on and
 `+"`sigma-flow agent --observe`"+` runs. %v of each count, by the uplink's counter. The share of a core is that of the agent's process; what its programs and the order take in the kernel is in the times of those that send.
 
 | Mbit/s without | with | with ÷ without | agent, %% of a core |
