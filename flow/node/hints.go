@@ -26,30 +26,11 @@ func SetHints(pins string, h flow.Hints) error {
 			return fmt.Errorf("hint of %v port %d: %d bytes, want 1 to 1T", k.Address, k.Port, size)
 		}
 	}
-	l, _, err := pinned(pins)
-	if err != nil {
-		return err
+	err := change(pins, pinHints, func(m, to *ebpf.Map, settings orderBands) error { return setHints(m, to, settings, h) })
+	if errors.Is(err, fs.ErrNotExist) && len(h) == 0 {
+		return nil // the order of an earlier version had none
 	}
-	_ = l.Close() // the pin holds it
-	unlock, err := lock(pins)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	settings, err := readSettings(pins)
-	if err != nil {
-		return err
-	}
-	var maps [2]*ebpf.Map
-	for i, name := range []string{pinHints, pinSettings} {
-		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); errors.Is(err, fs.ErrNotExist) && name == pinHints && len(h) == 0 {
-			return nil // that of an earlier version had none
-		} else if err != nil {
-			return fmt.Errorf("%s: %s: %w", pins, name, err)
-		}
-		defer func() { _ = maps[i].Close() }() // the pin holds it
-	}
-	return setHints(maps[0], maps[1], settings, h)
+	return err
 }
 
 // setHints changes the map first and then the number of its state, by which flows ask again.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -96,6 +97,33 @@ func pinned(pins string) (l link.Link, index int, err error) {
 		return nil, 0, errors.Join(err, l.Close())
 	}
 	return l, int(info.TCX().Ifindex), nil
+}
+
+// change calls f with a map of the order that is on, that of its settings and these, while no other process changes it. It is
+// ErrNoOrder where none is on.
+func change(pins, name string, f func(m, to *ebpf.Map, settings orderBands) error) error {
+	l, _, err := pinned(pins)
+	if err != nil {
+		return err
+	}
+	_ = l.Close() // the pin holds it
+	unlock, err := lock(pins)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	settings, err := readSettings(pins)
+	if err != nil {
+		return err
+	}
+	var maps [2]*ebpf.Map
+	for i, name := range []string{name, pinSettings} {
+		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
+			return fmt.Errorf("%s: %s: %w", pins, name, err)
+		}
+		defer func() { _ = maps[i].Close() }() // the pin holds it
+	}
+	return f(maps[0], maps[1], settings)
 }
 
 // removePins removes the pins, and the folder too if asked for.

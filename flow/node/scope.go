@@ -34,34 +34,15 @@ func SetScope(pins string, scope []netip.Addr) error {
 	if err := checkScope(scope); err != nil {
 		return err
 	}
-	l, _, err := pinned(pins)
-	if err != nil {
-		return err
-	}
-	_ = l.Close() // the pin holds it
-	unlock, err := lock(pins)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	settings, err := readSettings(pins)
-	if err != nil {
-		return err
-	}
-	var maps [2]*ebpf.Map
-	for i, name := range []string{pinScope, pinSettings} {
-		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
-			return fmt.Errorf("%s: %s: %w", pins, name, err)
+	return change(pins, pinScope, func(m, to *ebpf.Map, settings orderBands) error {
+		if err := setScope(m, &settings, scope); err != nil {
+			return err
 		}
-		defer func() { _ = maps[i].Close() }() // the pin holds it
-	}
-	if err := setScope(maps[0], &settings, scope); err != nil {
-		return err
-	}
-	if err := maps[1].Put(uint32(0), &settings); err != nil {
-		return fmt.Errorf("writing the settings: %w", err)
-	}
-	return nil
+		if err := to.Put(uint32(0), &settings); err != nil {
+			return fmt.Errorf("writing the settings: %w", err)
+		}
+		return nil
+	})
 }
 
 // setScope makes the map that of a scope and says in the settings, which are to be written after it, whether the map counts. Without

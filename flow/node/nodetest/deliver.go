@@ -8,11 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 )
 
@@ -26,32 +24,13 @@ func content(seed uint64) io.Reader {
 // ListenVerify serves [Deliver] in a namespace.
 func ListenVerify(t testing.TB, ns netns.NsHandle, address string) {
 	t.Helper()
-	var l net.Listener
-	require.NoError(t, Within(ns, func() (err error) {
-		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
-		return err
-	}))
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer func() { _ = c.Close() }()                                 // the client has its answer
-				defer context.AfterFunc(t.Context(), func() { _ = c.Close() })() // or has gone away
-				answer := "all is there"
-				if err := verify(c); err != nil {
-					answer = err.Error()
-				}
-				_, _ = io.WriteString(c, answer) // a client that is gone says so itself
-			})
+	serve(t, ns, address, func(c net.Conn) {
+		defer context.AfterFunc(t.Context(), func() { _ = c.Close() })() // the client may have gone away
+		answer := "all is there"
+		if err := verify(c); err != nil {
+			answer = err.Error()
 		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		all.Wait()
+		_, _ = io.WriteString(c, answer) // a client that is gone says so itself
 	})
 }
 

@@ -120,6 +120,19 @@ func raiseAll(subnet string) error {
 // then sends itself until it closes.
 func Listen(t testing.TB, ns netns.NsHandle, address string) {
 	t.Helper()
+	serve(t, ns, address, func(c net.Conn) {
+		head := make([]byte, 8)
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, c)
+		_, _ = io.CopyN(c, zeros{}, int64(binary.BigEndian.Uint64(head)))
+	})
+}
+
+// serve calls f with each connection, until the test ends.
+func serve(t testing.TB, ns netns.NsHandle, address string, f func(net.Conn)) {
+	t.Helper()
 	var l net.Listener
 	require.NoError(t, Within(ns, func() (err error) {
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -133,13 +146,8 @@ func Listen(t testing.TB, ns netns.NsHandle, address string) {
 				return
 			}
 			all.Go(func() {
-				defer func() { _ = c.Close() }() // the client has seen the end
-				head := make([]byte, 8)
-				if _, err := io.ReadFull(c, head); err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, c)
-				_, _ = io.CopyN(c, zeros{}, int64(binary.BigEndian.Uint64(head)))
+				defer func() { _ = c.Close() }() // f has done all with it
+				f(c)
 			})
 		}
 	})
