@@ -196,7 +196,9 @@ func TestRecording(t *testing.T) {
 	require.LessOrEqual(t, heaps[len(heaps)-1], heaps[1]+heaps[1]/2+8<<20, "memory grows with the days")
 	peak := peakMemory(t)
 	t.Logf("%d events; most memory of the process %.0f MiB, with what writes the log", c.events, mib(peak))
-	require.LessOrEqual(t, mib(peak), 200.)
+	if !testing.Short() { // the race detector, which runs with -short, has several times the memory
+		require.LessOrEqual(t, mib(peak), 200.)
+	}
 	require.GreaterOrEqual(t, c.events, *recordedEvents*9/10)
 
 	for _, g := range list {
