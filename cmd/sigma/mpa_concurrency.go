@@ -230,7 +230,7 @@ The learners, ` + capacity.Default + ` by default:
 // knative prints what a Knative Service has to say: the hard limit, and requests a second in a pod to scale by.
 func (c *concurrencyAdvice) knative(w io.Writer) error {
 	within := c.Within[0]
-	setting := knative.Setting{Limit: int64(within.Limit), Rate: within.Rate}
+	setting := knative.SettingOf(within.Limit, within.Rate)
 	if setting.Check() != nil {
 		return fmt.Errorf("no rate keeps the promise with %.4g cores: try --cores with larger sizes", within.Cores)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/internal/records"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
 // A knativeStudy says what is measured with Knative's parts.
@@ -160,10 +161,10 @@ func (k *knativeStudy) former() (*knativeResults, error) {
 	return r, nil
 }
 
-// easier is the share of the learned rate that is tried too, with the learned limit.
+// fuller is the share of the target that is used in another setting, with the learned limit and target.
 const (
-	easier     = .7
-	easierName = "learned, at .7"
+	fuller     = capacity.Headroom
+	fullerName = "learned, of which 85 %"
 )
 
 // loop measures the settings of each function, which take turns.
@@ -181,9 +182,9 @@ func (k *knativeStudy) loop(ctx context.Context) (*loopResults, error) {
 				return nil, err
 			}
 			r.Lessons = append(r.Lessons, x)
-			easy := x.Setting
-			easy.Name, easy.Rate = easierName, easier*easy.Rate
-			settings := []setting{{Name: "default"}, {Name: "limit 10", Limit: 10}, x.Setting, easy}
+			full := x.Setting
+			full.Name, full.Used = fullerName, fuller
+			settings := []setting{{Name: "default"}, {Name: "limit 10", Limit: 10}, x.Setting, full}
 			for i := range settings {
 				s := settings[(i+repeat)%len(settings)]
 				run, err := runLoop(ctx, k.queue, p, s, repeat, k.seconds)

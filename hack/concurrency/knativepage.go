@@ -21,8 +21,8 @@ request was due, and a lost one counts as those 10 s.
 - **default**: ` + "`containerConcurrency: 0`" + `, target 100 requests at once of which 70 %.
 - **limit 10**: ` + "`containerConcurrency: 10`" + `, of which 70 % are the target.
 - **learned**: what [` + "`sigma mpa concurrency learn`" + ` and ` + "`recommend --format knative`" + `](../knative.md) say: before each repeat ` + "`law+walk`" + ` learns the function behind ` + "`sigma-gate`" + ` until it keeps a limit
-  for 4 trials, and the target is the rate of requests that it says keeps the promise, with ` + "`metric: rps`" + `.
-- **learned, at .7**: the same with .7 of that rate, where more pods are no matter.
+  for 4 trials, and the target is the rate of requests that it says keeps the promise, with ` + "`metric: rps`" + `, of which Knative uses 70 %, its default.
+- **learned, of which 85 %**: the same target, and more of it is used.
 
 Windows of 60 s and 6 s, panic at 200 %, a tick of 2 s, and down by half at most are Knative's defaults. No learner or setting was tuned on these functions. Values are the median of the repeats with the least and the largest in brackets.`
 
@@ -154,7 +154,7 @@ func (r *loopResults) table() records.Table {
 			rows = append(rows, row)
 		}
 	}
-	order := []string{"cpu", "mem", "io", "default", "limit 10", "learned", easierName}
+	order := []string{"cpu", "mem", "io", "default", "limit 10", "learned", fullerName}
 	slices.SortFunc(rows, func(a, b [2]string) int {
 		for i := range a {
 			if d := slices.Index(order, a[i]) - slices.Index(order, b[i]); d != 0 {
@@ -185,7 +185,7 @@ func (r *loopResults) table() records.Table {
 // target in words.
 func (s *setting) target() string {
 	if s.Rate > 0 {
-		return fmt.Sprintf("%.4g a second", s.Rate)
+		return fmt.Sprintf("%.4g a second", s.decider().TargetValue)
 	}
 	return fmt.Sprintf("%.4g at once", s.decider().TargetValue)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -39,7 +40,8 @@ const (
 type setting struct {
 	Name  string  `json:"name"`
 	Limit int     `json:"limit"` // containerConcurrency; 0 = none
-	Rate  float64 `json:"rate"`  // target of requests a second, all of which is used; 0 = Knative's target of requests at once
+	Rate  float64 `json:"rate"`  // target of requests a second; 0 = Knative's target of requests at once
+	Used  float64 `json:"used"`  // of the target; 0 = Knative's default
 }
 
 func (s *setting) decider() *scaling.DeciderSpec {
@@ -49,12 +51,13 @@ func (s *setting) decider() *scaling.DeciderSpec {
 	}
 	switch {
 	case s.Rate > 0:
-		d.ScalingMetric, d.TotalValue, d.TargetValue = autoscaling.RPS, s.Rate, s.Rate
+		d.ScalingMetric, d.TotalValue = autoscaling.RPS, s.Rate
 	case s.Limit > 0:
-		d.ScalingMetric, d.TotalValue, d.TargetValue = autoscaling.Concurrency, float64(s.Limit), kpaUse*float64(s.Limit)
+		d.ScalingMetric, d.TotalValue = autoscaling.Concurrency, float64(s.Limit)
 	default:
-		d.ScalingMetric, d.TotalValue, d.TargetValue = autoscaling.Concurrency, kpaTarget, kpaUse*kpaTarget
+		d.ScalingMetric, d.TotalValue = autoscaling.Concurrency, kpaTarget
 	}
+	d.TargetValue = cmp.Or(s.Used, kpaUse) * d.TotalValue
 	return d
 }
 

@@ -15,6 +15,7 @@ import (
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
+	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
 
 const (
@@ -391,6 +392,7 @@ func learnOnce(ctx context.Context, gate string, p *profile, repeat int) (x *les
 		return nil, &noRate{fmt.Errorf("%s: %w of %v: %s", p.name, err, demands[p.name].promise, c.Reason)}
 	}
 	x.Reason = strings.TrimSpace(c.Reason)
-	x.Setting = setting{Name: "learned", Limit: list[0].Limit, Rate: math.Floor(list[0].Rate*100) / 100}
+	s := knative.SettingOf(list[0].Limit, list[0].Rate)
+	x.Setting = setting{Name: "learned", Limit: list[0].Limit, Rate: s.Rate}
 	return x, nil
 }

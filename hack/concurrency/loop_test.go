@@ -142,7 +142,8 @@ func TestDecider(t *testing.T) {
 	}{
 		{setting{}, autoscaling.Concurrency, 70, 100},
 		{setting{Limit: 10}, autoscaling.Concurrency, 7, 10},
-		{setting{Limit: 10, Rate: 44.47}, autoscaling.RPS, 44.47, 44.47},
+		{setting{Limit: 10, Rate: 50}, autoscaling.RPS, 35, 50},
+		{setting{Limit: 10, Rate: 50, Used: .85}, autoscaling.RPS, 42.5, 50},
 	} {
 		d := x.s.decider()
 		assert.Equal(t, x.metric, d.ScalingMetric)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
 
@@ -28,7 +30,7 @@ func TestKnativeTarget(t *testing.T) {
 	c := ownCluster(t)
 	k := c.StartKnative(t)
 	service := strings.NewReplacer("NAME", "web", `{autoscaling.knative.dev/min-scale: "2"}`,
-		`{autoscaling.knative.dev/min-scale: "2", autoscaling.knative.dev/class: kpa.autoscaling.knative.dev, autoscaling.knative.dev/metric: rps, autoscaling.knative.dev/target: "40", autoscaling.knative.dev/target-utilization-percentage: "100"}`,
+		`{autoscaling.knative.dev/min-scale: "2", autoscaling.knative.dev/class: kpa.autoscaling.knative.dev, autoscaling.knative.dev/metric: rps, autoscaling.knative.dev/target: "40", autoscaling.knative.dev/target-utilization-percentage: "70"}`,
 		"    spec:\n", "    spec:\n      containerConcurrency: 8\n").Replace(knativeService)
 	c.Kubectl(t, service, "apply", "-f", "-")
 	revision := k.WaitReady(t, "default", "web")
@@ -43,9 +45,9 @@ func TestKnativeTarget(t *testing.T) {
 		return s
 	}
 	const unmeasured = -1
-	// recommend says what was learned, and what the Revision does: before it has the target, .02 of its
-	// requests are late, and then a share, or it is not measured.
-	recommend := func(rate string, late float64) {
+	// recommend says what was learned, by the target that comes of it, and what the Revision does: before it has
+	// the target, .02 of its requests are late, and then a share, or it is not measured.
+	recommend := func(target string, late float64) {
 		o, err := objects.Get(t.Context(), "web", metav1.GetOptions{})
 		require.NoError(t, err)
 		is := v1alpha1.ConcurrencyStatus{Windows: 5, Limit: 8, Demand: &v1alpha1.DurationRange{Value: metav1.Duration{Duration: 4 * time.Millisecond}}}
@@ -53,7 +55,9 @@ func TestKnativeTarget(t *testing.T) {
 		require.NoError(t, err)
 		var status map[string]any
 		require.NoError(t, json.Unmarshal(text, &status))
-		status["ratePerPod"] = rate
+		rate, err := strconv.ParseFloat(target, 64)
+		require.NoError(t, err)
+		status["ratePerPod"] = strconv.FormatFloat(rate*capacity.Headroom, 'f', 3, 64)
 		now := state()
 		if of, since := now.Measured(); of != "" && (now.Target.Stage == knative.Measuring || late != unmeasured) {
 			if now.Target.Stage == knative.Measuring {

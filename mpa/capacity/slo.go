@@ -23,9 +23,9 @@ const spreadOfRequests = 1
 const (
 	// serveSeconds of arrivals are simulated for one rate.
 	serveSeconds = 900
-	// headroom is the share of the highest rate within the SLO that a pod is given: for
+	// Headroom is the share of the highest rate within the SLO that a pod is given: for
 	// noise and for the time that new pods take.
-	headroom = .85
+	Headroom = .85
 	// leastUse is the share of its throughput that a pod has to be worth. Below it so few requests are simulated that
 	// their percentile is chance: a promise that a request alone does not keep would pass.
 	leastUse = 1. / 64
@@ -73,7 +73,7 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 	if low < leastUse*most {
 		return limit, 0, 0, fmt.Errorf("slo: even few requests take longer than %v s", slo.Latency)
 	}
-	return limit, headroom * low, headroom * inside, nil
+	return limit, Headroom * low, Headroom * inside, nil
 }
 
 // serve simulates a rate on one pod and returns the percentile of latency and the mean

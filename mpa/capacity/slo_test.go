@@ -52,7 +52,7 @@ func TestForSLO(t *testing.T) {
 	m := Network{Demand: .01, Wait: .05, Cores: 1}
 	limit, rate, inside, err := ForSLO(known(m, 0), SLO{95, .4}, Size{Cores: 1})
 	require.NoError(t, err)
-	require.Less(t, rate, 100*headroom)
+	require.Less(t, rate, 100*Headroom)
 	require.Greater(t, rate, 50.)
 	require.LessOrEqual(t, inside, float64(limit))
 	s := loadsim.Service{

@@ -27,8 +27,8 @@ func Example() {
 	//       annotations:
 	//         autoscaling.knative.dev/class: kpa.autoscaling.knative.dev
 	//         autoscaling.knative.dev/metric: rps
-	//         autoscaling.knative.dev/target: "44.47"
-	//         autoscaling.knative.dev/target-utilization-percentage: "100"
+	//         autoscaling.knative.dev/target: "44.48"
+	//         autoscaling.knative.dev/target-utilization-percentage: "70"
 	//     spec:
 	//       containerConcurrency: 7
 }

@@ -56,7 +56,7 @@ func tried(t *testing.T, was v1alpha1.Arm) (State, *Seen) {
 	a = Decide(DefaultTiming(), a.State, seen)
 	require.Equal(t, Writing, a.Stage, a.Reason)
 	a = Decide(DefaultTiming(), a.State, seen)
-	require.Equal(t, map[string]any{metric: "rps", target: "60", utilisation: "100"}, a.Patch)
+	require.Equal(t, map[string]any{metric: "rps", target: "60", utilisation: used}, a.Patch)
 	require.False(t, a.Write)
 	patched(seen, a)
 	a = Decide(DefaultTiming(), a.State, seen)
@@ -100,7 +100,7 @@ func TestTargetJudged(t *testing.T) {
 				return
 			}
 			b := Decide(DefaultTiming(), a.State, seen)
-			assert.Equal(t, map[string]any{metric: "rps", target: "40", utilisation: "100"}, b.Patch)
+			assert.Equal(t, map[string]any{metric: "rps", target: "40", utilisation: used}, b.Patch)
 			patched(seen, b)
 			seen.Now = seen.Now.Add(time.Hour)
 			b = Decide(DefaultTiming(), b.State, seen)

@@ -191,7 +191,7 @@ func learned(m *v1alpha1.MultidimPodAutoscaler) *knative.Learned {
 		return nil
 	}
 	return &knative.Learned{
-		Setting: knative.Setting{Limit: int64(l.Limit), Rate: l.RatePerPod.AsApproximateFloat64()},
+		Setting: knative.SettingOf(int(l.Limit), l.RatePerPod.AsApproximateFloat64()),
 		Demand:  l.Demand.Value.Seconds(),
 	}
 }

@@ -285,7 +285,7 @@ func TestKnativeFaults(t *testing.T) {
 				r := s.random
 				s.rate = 50 + 450*r.Float64()
 				s.starts = time.Duration(1+r.IntN(60)) * time.Second
-				s.ours = knative.Setting{Limit: int64(2 + r.IntN(100)), Rate: inMilli(1 + 50*r.Float64())}
+				s.ours = knative.Setting{Limit: int64(2 + r.IntN(100)), Rate: rounded(1 + 50*r.Float64())}
 				for _, l := range s.leaders {
 					l.Canary.Longest = 20 * time.Minute
 				}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
 
@@ -34,7 +35,7 @@ func (s *knativeSite) measure(state *knative.State) {
 	}
 	c := m.Status.Concurrency
 	c.Windows, c.Limit = 5, int32(s.ours.Limit)
-	c.RatePerPod = milli(s.rateLearned())
+	c.RatePerPod = resource.NewMilliQuantity(int64(math.Round(1000*capacity.Headroom*s.rateLearned())), resource.DecimalSI)
 	c.Demand = &v1alpha1.DurationRange{Value: metav1.Duration{Duration: 4 * time.Millisecond}}
 	stable, canary := state.Stable, ""
 	if r := s.ready(); state.Phase == knative.Canary && r != nil && r.name != state.Stable {
@@ -61,12 +62,8 @@ func (s *knativeSite) measure(state *knative.State) {
 	}
 }
 
-func milli(rate float64) *resource.Quantity {
-	return resource.NewMilliQuantity(int64(math.Round(1000*rate)), resource.DecimalSI)
-}
-
-// inMilli is a rate as the status has it.
-func inMilli(rate float64) float64 { return milli(rate).AsApproximateFloat64() }
+// rounded is a rate as a target has it.
+func rounded(rate float64) float64 { return math.Round(100*rate) / 100 }
 
 func (s *knativeSite) rateLearned() float64 {
 	if s.learned > 0 {
@@ -110,7 +107,7 @@ func (s *knativeSite) stage(is knative.Stage) {
 // another lets another target be learned after a promotion, and steps until it is in one of the stages.
 func (s *knativeSite) another(stages ...knative.Stage) {
 	s.phase(knative.Promoted)
-	s.learned, s.lateTried = inMilli(s.ours.Rate*(1.2+s.random.Float64())), s.late
+	s.learned, s.lateTried = rounded(s.ours.Rate*(1.2+s.random.Float64())), s.late
 	s.stage(stages[s.random.IntN(len(stages))])
 	s.steady(time.Duration(s.random.IntN(200)) * time.Second)
 }

@@ -35,7 +35,7 @@ func TestKnativePromotes(t *testing.T) {
 	a, _, _ := unstructured.NestedStringMap(u.Object, "spec", "template", "metadata", "annotations")
 	assert.Equal(t, map[string]string{
 		"autoscaling.knative.dev/max-scale": "20", "autoscaling.knative.dev/class": "kpa.autoscaling.knative.dev",
-		"autoscaling.knative.dev/metric": "rps", "autoscaling.knative.dev/target": "40", "autoscaling.knative.dev/target-utilization-percentage": "100",
+		"autoscaling.knative.dev/metric": "rps", "autoscaling.knative.dev/target": "40", "autoscaling.knative.dev/target-utilization-percentage": "70",
 	}, a)
 	s.steady(30 * time.Second)
 	status := s.object().Status.Knative
