@@ -18,6 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/capacity/contest"
+	"github.com/sigma-scheduler/sigma/mpa/gate"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
 
@@ -202,7 +203,10 @@ The learners, ` + capacity.Default + ` by default:
 			}
 			if latency > 0 {
 				slo := capacity.SLO{Percentile: percentile, Latency: latency.Seconds()}
-				if err := advice.within(slo, cores, windows[len(windows)-1].MemoryLimit.Number); err != nil {
+				if len(cores) == 0 && !(c.Cores > 0) {
+					return fmt.Errorf("%s: the rate within --latency is not known: that takes the cpu of the windows, a quota above 0, and a learner with the law", file)
+				}
+				if err := advice.within(slo, cores, capacity.Size{Memory: windows[len(windows)-1].MemoryLimit.Number, Min: s.Min, Max: s.Max}); err != nil {
 					return err
 				}
 			}
@@ -248,14 +252,15 @@ func (c *concurrencyAdvice) sizes(cores []float64, most int) error {
 	return nil
 }
 
-// within costs a size as much as it has cores.
-func (c *concurrencyAdvice) within(slo capacity.SLO, cores []float64, memory float64) error {
+// within costs a size as much as it has cores; the rest of each is that of like.
+func (c *concurrencyAdvice) within(slo capacity.SLO, cores []float64, like capacity.Size) error {
 	if len(cores) == 0 {
 		cores = []float64{c.Cores}
 	}
 	var sizes []capacity.Size
 	for _, size := range cores {
-		sizes = append(sizes, capacity.Size{Cores: size, Memory: memory, Cost: size})
+		like.Cores, like.Cost = size, size
+		sizes = append(sizes, like)
 	}
 	list, err := capacity.Best(&c.Capacity, slo, sizes)
 	if err != nil {
@@ -277,7 +282,8 @@ func readWindows(file string) ([]capacity.Window, error) {
 	var before time.Time
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
+	n := 1
+	for ; lines.Scan(); n++ {
 		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
 			continue
 		}
@@ -292,8 +298,10 @@ func readWindows(file string) ([]capacity.Window, error) {
 		case dec.More():
 			err = errors.New("there is more than one window on the line")
 		case err != nil:
-		case !w.Limit.Known || w.Limit.Number < 1:
-			err = errors.New("limit: want the limit of the window, from 1")
+		case !w.Limit.Known:
+			err = errors.New("limit: it is missing")
+		case w.Limit.Number < 1 || w.Limit.Number > gate.MostLimit:
+			err = fmt.Errorf("limit: %v, want 1 to %d", w.Limit.Number, gate.MostLimit)
 		case !w.Answered.Known:
 			err = errors.New("answered: it is missing")
 		case w.Time.IsZero():
@@ -308,7 +316,7 @@ func readWindows(file string) ([]capacity.Window, error) {
 		windows = append(windows, w)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s:%d: %w", file, n, err)
 	}
 	if len(windows) == 0 {
 		return nil, fmt.Errorf("%s: there are no windows", file)

@@ -13,8 +13,12 @@ import (
 type SLO struct{ Percentile, Latency float64 }
 
 // A Size of a pod: cores, bytes, and what it costs in any unit; no Memory = it does not bind.
-// Share of the memory is what requests may take; 0 = .85.
-type Size struct{ Cores, Memory, Cost, Share float64 }
+// Share of the memory is what requests may take; 0 = .85. Min and Max bound the limit; 0 = nothing
+// does. Memory goes before Min.
+type Size struct {
+	Cores, Memory, Cost, Share float64
+	Min, Max                   int
+}
 
 // Spread of cpu and wait of single requests, as coefficients of variation. Windows do not
 // show it: that of an exponential distribution is assumed.
@@ -50,6 +54,10 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 	m := c.Network()
 	m.Cores = size.Cores
 	limit, _ = m.Peak(mostLimit, goodShare)
+	if size.Max > 0 {
+		limit = min(limit, size.Max)
+	}
+	limit = max(limit, size.Min)
 	if each := c.MemoryPerRequest.High; each > 0 && size.Memory > 0 {
 		share := size.Share
 		if share == 0 {

@@ -82,6 +82,17 @@ func TestForSLO(t *testing.T) {
 	limit, _, _, err = ForSLO(known(m, 10), SLO{95, .4}, Size{Cores: 1, Memory: 50})
 	require.NoError(t, err)
 	require.Equal(t, 4, limit)
+	// Bounds do, and the rate is that of the bound: one request at once is answered in 60 ms.
+	limit, rate, _, err = ForSLO(known(m, 10), SLO{95, .4}, Size{Cores: 1, Max: 1})
+	require.NoError(t, err)
+	require.Equal(t, 1, limit)
+	require.Less(t, rate, 1/.06)
+	limit, _, _, err = ForSLO(known(m, 10), SLO{95, .4}, Size{Cores: 1, Memory: 50, Min: 50, Max: 60})
+	require.NoError(t, err)
+	require.Equal(t, 4, limit)
+	limit, _, _, err = ForSLO(known(m, 0), SLO{95, .4}, Size{Cores: 1, Min: 50, Max: 60})
+	require.NoError(t, err)
+	require.Equal(t, 50, limit)
 }
 
 func TestForSLORefuses(t *testing.T) {
