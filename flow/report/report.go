@@ -280,7 +280,7 @@ func (c *Comparison) Summary() string {
 	best, fair := c.best(), c.find(baseline)
 	switch {
 	case best == nil:
-		return fmt.Sprintf("%d policies compared.", len(c.Policies))
+		return "No policy here orders flows by what it can know: see the tables."
 	case fair == nil:
 		return fmt.Sprintf("%s has the smallest mean time, %s ms; its short flows take %s ms.", best.Name, milli(best.Mean[0].Mean.Mean), milli(best.Mean[1].Mean.Mean))
 	}
