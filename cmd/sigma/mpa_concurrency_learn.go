@@ -103,7 +103,7 @@ The learners, ` + capacity.Default + ` by default:
 			if failed := l.setLimit(back, left); failed != nil {
 				err = errors.Join(err, fmt.Errorf("the limit is not %d again: %w", left, failed))
 			}
-			if out != "" {
+			if out != "" && len(l.trials) > 0 {
 				err = errors.Join(err, durable.WriteFile(out, l.write))
 			}
 			switch {

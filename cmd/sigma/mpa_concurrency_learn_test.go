@@ -68,9 +68,12 @@ func TestLearnConcurrency(t *testing.T) {
 	require.ErrorContains(t, err, "no request ended within 200ms")
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	_, err = learn(ctx, "--url", pod.URL)
+	_, err = learn(ctx, "--url", pod.URL, "--out", file)
 	require.ErrorContains(t, err, "interrupted: the limit is")
 	assert.Equal(t, kept, g.Limit())
+	after, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(windows), string(after), "windows of a run before are not lost to a run without a trial")
 
 	for want, args := range map[string][]string{
 		`--admin "localhost:9901": want http://HOST:PORT`: {"--admin", "localhost:9901"},
