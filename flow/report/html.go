@@ -97,7 +97,7 @@ func (c *Comparison) scatter() *sheet.Chart {
 	if svg == "" {
 		return nil
 	}
-	return &sheet.Chart{SVG: svg, Caption: "Lower and further left is better. Bars are half of the 95 % interval over seeds. Filled: policies with bands."}
+	return &sheet.Chart{SVG: svg, Caption: "Lower and further left is better. Bars are half of the 95 % interval over seeds. Blue: policies with bands."}
 }
 
 // data is what the page says, for programs.
