@@ -55,6 +55,7 @@ type podCapacity struct {
 	Wait   float64       `json:"wait"`
 	Each   float64       `json:"memoryPerRequest"`
 	Size   mpa.Resources `json:"size"`
+	Most   int           `json:"most,omitempty"` // that the limit could be
 }
 
 // NewCapacity returns an agent without memory, with the default learner.
@@ -256,20 +257,29 @@ func sizeOf(o *mpa.Observation) (size mpa.Resources, ok bool) {
 // plan computes the rate of a pod and its limit, where what they depend on has changed.
 func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
 	moved := func(a, b float64) bool { return math.Abs(a-b) > capacityMoved*b }
-	if p := &a.pod; p.Size != size || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
+	most := a.most()
+	if p := &a.pod; p.Size != size || p.Limit > most || p.Limit >= p.Most && most > p.Most || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
 		moved(c.MemoryPerRequest.High, p.Each) {
 		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
-		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share})
+		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share, Max: most})
 		if err != nil {
 			return err
 		}
-		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size}
+		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size, most}
 	}
-	a.pod.Limit = max(1, int(min(float64(a.pod.Limit), capacity.Most(a.learner))))
 	if r := a.target.Limit; r != (mpa.Range{}) {
 		a.pod.Limit = int(r.Clamp(int32(a.pod.Limit)))
 	}
 	return nil
+}
+
+// most is the largest limit that the target and the guard of memory allow.
+func (a *Capacity) most() int {
+	most := int32(max(1, min(math.MaxInt32, capacity.Most(a.learner))))
+	if r := a.target.Limit; r != (mpa.Range{}) {
+		most = r.Clamp(most)
+	}
+	return int(most)
 }
 
 // mean of the rates of a window, or the last one.

@@ -108,6 +108,52 @@ func TestCapacityLearns(t *testing.T) {
 	assert.Equal(t, mpa.Recommendation{Replicas: 2, Source: "capacity", Reason: r.Reason}, r, "no limit where nothing takes one")
 }
 
+// A pod that may let in only a few has the rate of these few: 3 requests of 50 ms are 60 a second at most.
+func TestCapacityOfABoundLimit(t *testing.T) {
+	target := mpatest.Web()
+	target.SLO, target.Limit = mpa.SLO{Percentile: 95, Latency: 1}, mpa.Range{Min: 1, Max: 3}
+	agent := agents.NewCapacity(target)
+	var r mpa.Recommendation
+	for s := 0; s <= 300; s += 15 {
+		r = agent.Recommend(at(s, 4, 8, 150))
+	}
+	known, ok := agent.Known()
+	require.True(t, ok)
+	assert.Equal(t, 3, known.PodLimit)
+	assert.Less(t, known.PodRate, 60., "%s", r.Reason)
+	assert.Greater(t, known.PodRate, 30., "%s", r.Reason)
+}
+
+// Two requests at once of 10 ms of cpu and 40 ms of waiting are 40 a second, whatever the core could
+// do with more. Other bounds count at once, also for an agent that goes on from a state.
+func TestCapacityKeepsTheRateToTheBounds(t *testing.T) {
+	target := mpatest.Web()
+	target.SLO = mpa.SLO{Percentile: 95, Latency: 1}
+	var state []byte
+	podRate := func(most int32) float64 {
+		target.Limit = mpa.Range{Min: 1, Max: most}
+		agent := agents.NewCapacity(target)
+		if state != nil {
+			require.NoError(t, agent.UnmarshalJSON(state))
+		}
+		for s := 0; s <= 300; s += 15 {
+			agent.Recommend(at(s, 4, 8, 150))
+		}
+		var err error
+		state, err = agent.MarshalJSON()
+		require.NoError(t, err)
+		known, ok := agent.Known()
+		require.True(t, ok)
+		require.LessOrEqual(t, known.PodLimit, int(most))
+		return known.PodRate
+	}
+	free := podRate(310)
+	require.InDelta(t, .85*100, free, 12)
+	require.Less(t, podRate(2), 40.)
+	require.Less(t, podRate(1), 20.)
+	require.InDelta(t, free, podRate(310), 3)
+}
+
 // Agents of gates keep what they know over a restart, at any time, and after a jump.
 func TestGatedKeep(t *testing.T) {
 	for _, name := range agents.GatedNames() {
