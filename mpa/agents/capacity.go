@@ -263,6 +263,7 @@ func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
 		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
 		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share, Max: most})
 		if err != nil {
+			*p = podCapacity{} // the former rate is that of other requests
 			return err
 		}
 		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size, most}

@@ -124,6 +124,32 @@ func TestCapacityOfABoundLimit(t *testing.T) {
 	assert.Greater(t, known.PodRate, 30., "%s", r.Reason)
 }
 
+// A rate that kept the promise before is none of requests that became too slow for it.
+func TestCapacityForgetsTheRateOfBefore(t *testing.T) {
+	target := mpatest.Web()
+	target.SLO, target.Limit = mpa.SLO{Percentile: 95, Latency: .3}, mpa.Range{Min: 1, Max: 310}
+	agent := agents.NewCapacity(target)
+	for s := 0; s <= 300; s += 15 {
+		agent.Recommend(at(s, 4, 8, 150))
+	}
+	known, ok := agent.Known()
+	require.True(t, ok)
+	require.Positive(t, known.PodRate)
+	var r mpa.Recommendation
+	for s := 315; s <= 600; s += 15 { // half a second of cpu
+		o := at(s, 4, 8, 6)
+		for i := range o.Pods {
+			o.Pods[i].Containers[0].Usage.CPU = 750
+		}
+		r = agent.Recommend(o)
+	}
+	assert.Contains(t, r.Reason, "even few requests take longer than 0.3 s")
+	known, ok = agent.Known()
+	require.True(t, ok)
+	assert.InDelta(t, .5, known.Demand.Value, .01)
+	assert.Zero(t, known.PodRate)
+}
+
 // Two requests at once of 10 ms of cpu and 40 ms of waiting are 40 a second, whatever the core could
 // do with more. Other bounds count at once, also for an agent that goes on from a state.
 func TestCapacityKeepsTheRateToTheBounds(t *testing.T) {
