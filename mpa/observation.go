@@ -129,8 +129,10 @@ type Observation struct {
 	Gates Gates `json:"gates,omitzero"`
 }
 
-// Gates is what the gates before all pods measured since the measurement before.
+// Gates is what the gates before all pods measured.
 type Gates struct {
+	// Window before its time that each mean is of; 0 = since the measurement before.
+	Window time.Duration `json:"windowNanoseconds,omitempty"`
 	// Limit in force: requests that a pod works on at once; 0 = any number.
 	Limit int32 `json:"limit,omitempty"`
 	// Inside is the mean number of requests in all pods, Waiting that of those before them.

@@ -40,11 +40,12 @@ type Capacity struct {
 	pod      podCapacity
 }
 
-// gateSample is what gates measured at a time.
+// gateSample is what gates measured up to a time.
 type gateSample struct {
-	Time   time.Time `json:"time"`
-	Inside float64   `json:"inside"`
-	Failed float64   `json:"failed"`
+	Time   time.Time     `json:"time"`
+	Window time.Duration `json:"windowNanoseconds,omitempty"` // 0 = since the one before
+	Inside float64       `json:"inside"`
+	Failed float64       `json:"failed"`
 }
 
 // podCapacity is what a pod takes, and what that was computed for.
@@ -166,7 +167,7 @@ func (a *Capacity) see(o *mpa.Observation) {
 	if pods := ready(o); pods != a.pods || g.Limit != a.limit {
 		a.now, a.pods, a.limit = nil, pods, g.Limit
 	}
-	a.now = append(a.now, gateSample{g.Inside.Time, g.Inside.Value, g.Failed.Value})
+	a.now = append(a.now, gateSample{g.Inside.Time, g.Window, g.Inside.Value, g.Failed.Value})
 	length := g.Inside.Time.Sub(a.now[0].Time)
 	if length < capacityWindow || a.pods == 0 {
 		return
@@ -188,11 +189,13 @@ func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	if o.Gates.Limit > 0 {
 		w.Limit = capacity.Some(float64(o.Gates.Limit))
 	}
-	inside, failed := 0.0, 0.0
-	for _, s := range a.now[1:] { // the first ended the window before
-		inside, failed = inside+s.Inside, failed+s.Failed
+	inside, failed, n := 0.0, 0.0, 0.0
+	for i, s := range a.now[1:] { // the first ended the window before
+		if i < len(a.now)-2 && s.Time.Add(-s.Window).Before(a.now[0].Time) {
+			continue // it is about the time before, too; the answers are those of the last
+		}
+		inside, failed, n = inside+s.Inside, failed+s.Failed, n+1
 	}
-	n := float64(len(a.now) - 1)
 	w.Inside, w.Failed = capacity.Some(inside/n/pods), capacity.Some(failed/n*seconds/pods)
 	if o.Throughput.Known(o.Time, capacityWindow) {
 		w.Answered = capacity.Some(o.Throughput.Value * seconds / pods)

@@ -124,6 +124,24 @@ func TestCapacityOfABoundLimit(t *testing.T) {
 	assert.Greater(t, known.PodRate, 30., "%s", r.Reason)
 }
 
+// Prometheus says what the mean of the last minute is, at each time: where requests begin to come, the
+// first window is of one minute as its answers are, not of that minute and the idle one before it.
+func TestCapacityBeginsWithLoad(t *testing.T) {
+	target := mpatest.Web()
+	target.SLO, target.Limit = mpa.SLO{Percentile: 95, Latency: 1}, mpa.Range{Min: 1, Max: 310}
+	agent := agents.NewCapacity(target)
+	for s := 0; s <= 60; s += 15 {
+		o := at(s, 4, 8*float64(s)/60, 150*float64(s)/60)
+		o.Gates.Window = time.Minute
+		agent.Recommend(o)
+	}
+	known, ok := agent.Known()
+	require.True(t, ok)
+	require.Equal(t, 1, known.Windows)
+	assert.InEpsilon(t, .01, known.Demand.Value, .01)
+	assert.InDelta(t, .041, known.Wait.Value, .003)
+}
+
 // A rate that kept the promise before is none of requests that became too slow for it.
 func TestCapacityForgetsTheRateOfBefore(t *testing.T) {
 	target := mpatest.Web()

@@ -78,7 +78,7 @@ func TestGates(t *testing.T) {
 	assert.Empty(t, problems, asked)
 	at := func(v float64) mpa.Metric { return mpa.Metric{Value: v, Time: ob.Gates.Inside.Time} }
 	assert.WithinDuration(t, now.Add(-5*time.Second), ob.Gates.Inside.Time, time.Second)
-	assert.Equal(t, mpa.Gates{Limit: 8, Inside: at(3.5), Waiting: at(2), Rate: at(100), Failed: at(0)}, ob.Gates)
+	assert.Equal(t, mpa.Gates{Window: time.Minute, Limit: 8, Inside: at(3.5), Waiting: at(2), Rate: at(100), Failed: at(0)}, ob.Gates)
 	assert.Equal(t, []mpa.Metric{at(100), at(90)}, []mpa.Metric{ob.Rate, ob.Throughput})
 	o.Spec.Metrics.Prometheus.Queries.Throughput = "own"
 	ob, _ = observe()
