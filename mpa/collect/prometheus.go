@@ -24,8 +24,8 @@ const (
 	DefaultMemory = `max by (pod, container) (container_memory_working_set_bytes{namespace="$namespace", pod=~"$pods", container!="", container!="POD"})`
 )
 
-// gateWindow is over what the queries of gates take their means: [1m].
-const gateWindow = time.Minute
+// GateWindow is over what the queries of gates and of queue-proxy take their means: [1m].
+const GateWindow = time.Minute
 
 // gateQueries ask for what the gates of the pods measure. Rate and throughput stand for those
 // that the object does not ask for in its own way.
@@ -43,7 +43,7 @@ var gateQueries = []struct{ source, field, text string }{
 // ofGates stores a number of the gates.
 func ofGates(ob *mpa.Observation, field string, m mpa.Metric) {
 	g := &ob.Gates
-	g.Window = gateWindow
+	g.Window = GateWindow
 	if field == "limit" {
 		g.Limit = int32(min(m.Value, math.MaxInt32))
 		return

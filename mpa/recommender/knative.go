@@ -198,7 +198,9 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 			}
 		}
 	}
-	if t == nil || t.Canary.Revision != k.canary || t.Stable.Revision != k.stable || t.Since.Time.Before(k.since) {
+	// Until then a part of what is measured was before. It tells of requests that are lost, and is no comparison.
+	whole := k.since.Add(collect.GateWindow)
+	if t == nil || t.Canary.Revision != k.canary || t.Stable.Revision != k.stable || t.Since.Time.Before(k.since) || t.Since.Time.Before(whole) && !oldest.Before(whole) {
 		return &v1alpha1.Trial{Since: micro(oldest), Time: micro(oldest), Stable: v1alpha1.Arm{Revision: k.stable}, Canary: v1alpha1.Arm{Revision: k.canary}}, nil, nil
 	}
 	gap := oldest.Sub(t.Time.Time)

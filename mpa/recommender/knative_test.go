@@ -145,7 +145,7 @@ func TestKnativeTrial(t *testing.T) {
 	w.step(15 * time.Second)
 	u := knative.New(knative.ServiceKind)
 	require.NoError(t, w.live.Get(t.Context(), key, u))
-	state := knative.State{Object: "web", UID: "mpa", Phase: knative.Canary, Since: w.clock.Now(), Stable: "web-00001", Base: "x", Ours: knative.Setting{Limit: 8, Rate: 40}}
+	state := knative.State{Object: "web", UID: "mpa", Phase: knative.Canary, Since: w.clock.Now().Add(-time.Minute), Stable: "web-00001", Base: "x", Ours: knative.Setting{Limit: 8, Rate: 40}}
 	u, err := knative.Write(u, &knative.Action{Write: true, State: state})
 	require.NoError(t, err)
 	require.NoError(t, w.Update(t.Context(), u))
@@ -182,16 +182,17 @@ func TestKnativeTrial(t *testing.T) {
 func TestKnativeTrialAlone(t *testing.T) {
 	w, _ := knativeWorld(t)
 	w.step(15 * time.Second)
-	become := func(stage knative.Stage) {
+	become := func(stage knative.Stage) time.Time {
 		u := knative.New(knative.ServiceKind)
 		require.NoError(t, w.live.Get(t.Context(), key, u))
 		state := knative.State{Object: "web", UID: "mpa", Phase: knative.Observing, Target: &knative.Target{Stage: stage, Since: w.clock.Now(), Revision: "web-00001", Limit: 8, Rate: 40, Tried: 60, Was: &v1alpha1.Arm{}}}
 		u, err := knative.Write(u, &knative.Action{Write: true, State: state})
 		require.NoError(t, err)
 		require.NoError(t, w.Update(t.Context(), u))
+		return state.Target.Since
 	}
 	for _, stage := range []knative.Stage{knative.Measuring, knative.Trying} {
-		become(stage)
+		since := become(stage)
 		trial := w.step(15 * time.Second).Status.Concurrency.Trial
 		require.NotNil(t, trial)
 		assert.Zero(t, trial.Canary.Requests, "the sums begin")
@@ -200,6 +201,14 @@ func TestKnativeTrialAlone(t *testing.T) {
 		assert.Positive(t, seconds)
 		assert.Equal(t, v1alpha1.Arm{Revision: "web-00001", Requests: 90 * seconds, Late: 9 * seconds, PodSeconds: 2 * seconds}, trial.Canary)
 		assert.Equal(t, trial.Canary, trial.Stable)
+		// What Prometheus says now is the mean of a minute, of which a part was before the change: that
+		// shows what is lost at once, and no more counts when the minute is over.
+		for range 10 {
+			trial = w.step(15 * time.Second).Status.Concurrency.Trial
+		}
+		assert.False(t, trial.Since.Time.Before(since.Add(time.Minute)), "the sums have begun again")
+		assert.Less(t, trial.Since.Sub(since), 2*time.Minute, "once")
+		assert.InDelta(t, 90*trial.Time.Sub(trial.Since.Time).Seconds(), trial.Canary.Requests, 1)
 	}
 	become(knative.Kept)
 	assert.Nil(t, w.step(15*time.Second).Status.Concurrency.Trial)
