@@ -215,7 +215,10 @@ func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	if known > 0 {
 		cores := float64(used.CPU) / 1000 / known
 		w.CPU, w.Memory = capacity.Some(cores*seconds), capacity.Some(float64(used.Memory))
-		w.Quota, w.MemoryLimit = capacity.Some(max(cores, float64(size.CPU)/1000)), capacity.Some(max(float64(used.Memory), float64(size.Memory)))
+		w.Quota, w.MemoryLimit = capacity.Some(max(cores, float64(size.CPU)/1000)), capacity.Some(float64(size.Memory))
+		if size.Memory > 0 { // else nothing bounds it
+			w.MemoryLimit.Number = max(float64(used.Memory), float64(size.Memory))
+		}
 	}
 	return w
 }

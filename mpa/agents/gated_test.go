@@ -124,6 +124,23 @@ func TestCapacityOfABoundLimit(t *testing.T) {
 	assert.Greater(t, known.PodRate, 30., "%s", r.Reason)
 }
 
+// A pod that requests no memory has no bound of it: what it uses is none.
+func TestCapacityWithoutMemoryRequest(t *testing.T) {
+	target := mpatest.Web()
+	target.SLO, target.Limit = mpa.SLO{Percentile: 95, Latency: 1}, mpa.Range{Min: 1, Max: 310}
+	agent := agents.NewCapacity(target)
+	var r mpa.Recommendation
+	for s := 0; s <= 300; s += 15 {
+		o := at(s, 4, 8, 150)
+		for i := range o.Pods {
+			c := &o.Pods[i].Containers[0]
+			c.Request.Memory, c.Actual.Memory = 0, 0
+		}
+		r = agent.Recommend(o)
+	}
+	assert.InDelta(t, 10, r.Limit, 4, r.Reason)
+}
+
 // Prometheus says what the mean of the last minute is, at each time: where requests begin to come, the
 // first window is of one minute as its answers are, not of that minute and the idle one before it.
 func TestCapacityBeginsWithLoad(t *testing.T) {
