@@ -108,7 +108,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 		pause = max(pause, t.Longest)
 	}
 	switch {
-	case s.Phase != "" && seen.Now.Sub(s.Since) < t.Pause || g != nil && seen.Now.Sub(g.Since) < pause:
+	case s.Phase != "" && seen.Now.Sub(s.Since).Abs() < t.Pause || g != nil && seen.Now.Sub(g.Since).Abs() < pause: // the clock may have gone back
 		return hold(s, "the next one is tried after a pause of %v", pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")
@@ -183,7 +183,7 @@ func keep(list []Worse, w Worse) []Worse {
 func canary(t Timing, s State, seen *Seen) Action {
 	v := &seen.Service
 	ours := s.Ours.Fields()
-	age := seen.Now.Sub(s.Since)
+	age := seen.Now.Sub(s.Since).Abs()
 	switch {
 	case slices.Equal(v.Traffic, all()):
 		// All requests would go to numbers that nobody has judged.
@@ -221,6 +221,9 @@ func canary(t Timing, s State, seen *Seen) Action {
 		measured = trial.Time.Time
 	}
 	if blind := seen.Now.Sub(measured); !of || blind.Abs() > seen.MaxAge {
+		if -blind > t.Ready+seen.MaxAge {
+			return end(s, seen, wentBack(blind), false)
+		}
 		if blind > t.Ready+seen.MaxAge || age >= t.Longest {
 			return end(s, seen, fmt.Sprintf("nothing has measured it for %v", min(max(blind, 0), age).Round(time.Second)), true)
 		}
@@ -242,6 +245,11 @@ func canary(t Timing, s State, seen *Seen) Action {
 	}
 	// The figures are in the trial: a reason with them would be written with each measurement.
 	return hold(s, "Revision %s has %d %% and is compared with %s", v.Ready.Name, s.Percent(), s.Stable)
+}
+
+// wentBack says that what was measured last is still to come.
+func wentBack(blind time.Duration) string {
+	return fmt.Sprintf("the clock went back by %v", -blind.Round(time.Second))
 }
 
 // end takes ours back: the Revision of before has all requests, until one with its fields is ready.

@@ -177,7 +177,7 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 		return g.theirs(s, seen, has), true
 	}
 	written := maps.Equal(has, g.want())
-	age := seen.Now.Sub(g.Since)
+	age := seen.Now.Sub(g.Since).Abs()
 	switch {
 	case g.Stage == Writing && written:
 		return become(s, Trying, seen.Now, fmt.Sprintf("Revision %s has the target %s", g.Revision, Setting{g.Limit, g.Tried}.Target())), true
@@ -193,7 +193,7 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 
 // settle notes that the Revision was seen as the last stage wants it, when nobody can write late any more.
 func settle(s State, seen *Seen) (Action, bool) {
-	if s.Target == nil || s.Target.Settled || s.Trying() || seen.Target == nil || seen.Now.Sub(s.Target.Since) < lateWrite {
+	if s.Target == nil || s.Target.Settled || s.Trying() || seen.Target == nil || seen.Now.Sub(s.Target.Since).Abs() < lateWrite {
 		return Action{}, false
 	}
 	g := *s.Target
@@ -222,13 +222,18 @@ func ended(s State, seen *Seen) string {
 // compare decides by what the Revision does now, and did before.
 func compare(t Timing, s State, seen *Seen) Action {
 	g, trial := s.Target, seen.Trial
-	age := seen.Now.Sub(g.Since)
+	age := seen.Now.Sub(g.Since).Abs()
 	measured := g.Since
 	of := trial != nil && trial.Canary.Revision == g.Revision && trial.Stable.Revision == g.Revision && !trial.Since.Time.Before(g.Since.Truncate(time.Microsecond))
 	if of {
 		measured = trial.Time.Time
 	}
 	if blind := seen.Now.Sub(measured); !of || blind.Abs() > seen.MaxAge {
+		if -blind > t.Ready+seen.MaxAge {
+			a := g.worse(s, seen, wentBack(blind))
+			a.State.Worse = s.Worse // it is not to blame
+			return a
+		}
 		if blind > t.Ready+seen.MaxAge || age >= t.Longest {
 			return g.worse(s, seen, fmt.Sprintf("nothing has measured it for %v", min(max(blind, 0), age).Round(time.Second)))
 		}
