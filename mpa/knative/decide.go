@@ -95,7 +95,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 		have = v.Ready.Fields
 	}
 	limited := near(float64(have.limit()), float64(l.Limit))
-	if limited && near(have.rate(), l.Rate) {
+	if limited && near(have.rate(), l.Fields().rate()) { // both are rounded
 		return hold(s, "the Service has what was learned")
 	}
 	for _, w := range s.Worse {

@@ -50,6 +50,18 @@ func TestWriteAndRead(t *testing.T) {
 	assert.Equal(t, u.Object["spec"], back.Object["spec"])
 }
 
+// What is rounded when it is written is what was learned: it is not written again and again.
+func TestRoundedRate(t *testing.T) {
+	for _, rate := range []float64{.01, .0149, .0199, .05999, .29, 44.479} {
+		seen := fresh()
+		seen.Learned.Rate = rate
+		f := seen.Learned.Fields()
+		seen.Service.Fields, seen.Service.Created.Fields, seen.Service.Ready.Fields = f, f, f
+		a := Decide(DefaultTiming(), State{}, seen)
+		assert.False(t, a.Write, "%v: %s", rate, a.Reason)
+	}
+}
+
 // What cannot be a Service or a state is refused with its field.
 func TestUnreadable(t *testing.T) {
 	for changed, want := range map[string]string{
