@@ -127,8 +127,11 @@ func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 	}
 	a.see(o)
 	size, ok := sizeOf(o)
-	if !ok {
-		return noOpinion("capacity", "no pod that is ready tells its size")
+	switch {
+	case !ok:
+		return noOpinion("capacity", "no pod is ready")
+	case size.CPU == 0:
+		return noOpinion("capacity", "resources.requests.cpu: a pod's containers request none, and what a pod takes goes by it")
 	}
 	r := mpa.Recommendation{Source: "capacity", Limit: int32(a.learner.Next())}
 	c, ok := a.learner.Estimate()
@@ -257,7 +260,7 @@ func sizeOf(o *mpa.Observation) (size mpa.Resources, ok bool) {
 			size, ok = s, true
 		}
 	}
-	return size, ok && size.CPU > 0
+	return size, ok
 }
 
 // plan computes the rate of a pod and its limit, where what they depend on has changed.

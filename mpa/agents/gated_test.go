@@ -141,6 +141,17 @@ func TestCapacityWithoutMemoryRequest(t *testing.T) {
 	assert.InDelta(t, 10, r.Limit, 4, r.Reason)
 }
 
+// What is missing to learn of a pod is named.
+func TestCapacityNamesTheMissingRequest(t *testing.T) {
+	agent := agents.NewCapacity(mpatest.Web())
+	o := at(0, 1, 8, 150)
+	c := &o.Pods[0].Containers[0]
+	c.Request.CPU, c.Actual.CPU = 0, 0
+	assert.Contains(t, agent.Recommend(o).Reason, "resources.requests.cpu")
+	o.Pods[0].Ready = false
+	assert.Equal(t, "no pod is ready", agent.Recommend(o).Reason)
+}
+
 // Prometheus says what the mean of the last minute is, at each time: where requests begin to come, the
 // first window is of one minute as its answers are, not of that minute and the idle one before it.
 func TestCapacityBeginsWithLoad(t *testing.T) {
