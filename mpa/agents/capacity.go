@@ -263,11 +263,21 @@ func sizeOf(o *mpa.Observation) (size mpa.Resources, ok bool) {
 	return size, ok
 }
 
-// plan computes the rate of a pod and its limit, where what they depend on has changed.
+// plan computes the rate of a pod and its limit.
 func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
+	if err := a.replan(&a.pod, c, size, a.most()); err != nil {
+		return err
+	}
+	if r := a.target.Limit; r != (mpa.Range{}) {
+		a.pod.Limit = int(r.Clamp(int32(a.pod.Limit)))
+	}
+	return nil
+}
+
+// replan computes them for at most so many requests at once, where what they depend on has changed.
+func (a *Capacity) replan(p *podCapacity, c *capacity.Capacity, size mpa.Resources, most int) error {
 	moved := func(a, b float64) bool { return math.Abs(a-b) > capacityMoved*b }
-	most := a.most()
-	if p := &a.pod; p.Size != size || p.Limit > most || p.Limit >= p.Most && most > p.Most || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
+	if p.Size != size || p.Limit > most || p.Limit >= p.Most && most > p.Most || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
 		moved(c.MemoryPerRequest.High, p.Each) {
 		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
 		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share, Max: most})
@@ -276,9 +286,6 @@ func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
 			return err
 		}
 		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size, most}
-	}
-	if r := a.target.Limit; r != (mpa.Range{}) {
-		a.pod.Limit = int(r.Clamp(int32(a.pod.Limit)))
 	}
 	return nil
 }

@@ -82,6 +82,8 @@ type Limits struct {
 	inside   float64   // the most requests in a pod while there was no limit
 	looks    int       // how often that was measured
 	worse    []WorseLimit
+	bounded  bool        // the limit that was said last is below that of the pod's capacity,
+	within   podCapacity // and what a pod takes with it
 }
 
 // NewLimits returns one without memory. Errors name the setting.
@@ -96,8 +98,15 @@ func NewLimits(t mpa.Target, spec LimitSpec) (*Limits, error) {
 	return &Limits{capacity: c}, nil
 }
 
-// Known returns what is known of a pod; false = nothing yet.
-func (l *Limits) Known() (Known, bool) { return l.capacity.Known() }
+// Known returns what is known of a pod; false = nothing yet. The rate is that of the limit that was said
+// last, where that is below PodLimit.
+func (l *Limits) Known() (Known, bool) {
+	k, ok := l.capacity.Known()
+	if l.bounded {
+		k.PodRate = l.within.Rate
+	}
+	return k, ok
+}
 
 // Worse returns the limits that were taken back, the oldest first.
 func (l *Limits) Worse() []WorseLimit { return l.worse }
@@ -108,6 +117,16 @@ func (l *Limits) Remember(worse []WorseLimit) { l.worse = worse }
 // Look takes an observation and returns the limit that the pods should have, and the replicas
 // that the rate takes; 0 = no opinion.
 func (l *Limits) Look(o *mpa.Observation) mpa.Recommendation {
+	r := l.look(o)
+	c, known := l.capacity.learner.Estimate()
+	size, ok := sizeOf(o)
+	if l.bounded = known && ok && l.capacity.pod.Rate > 0 && r.Limit > 0 && int(r.Limit) < l.capacity.pod.Limit; l.bounded {
+		_ = l.capacity.replan(&l.within, &c, size, int(r.Limit)) // an error leaves no rate
+	}
+	return r
+}
+
+func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	told := l.capacity.lastWindow()
 	r := l.capacity.recommend(o)
 	l.follow(o)

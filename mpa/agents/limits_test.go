@@ -48,6 +48,24 @@ func (r *trial) step() mpa.Recommendation {
 	return said
 }
 
+// The rate is that of the limit that is said: one that was worse, and is not wanted again, has none.
+func TestLimitsRateOfTheLimit(t *testing.T) {
+	r := &trial{limits: newLimits(t), limit: 10, pod: func(limit int32) (float64, float64, float64) {
+		return min(8, 2*float64(limit)), min(150, 30*float64(limit)), 0
+	}}
+	r.limits.Remember([]agents.WorseLimit{{Time: mpatest.Begin, From: 3, Limit: 10, Reason: "it ran out of memory"}})
+	var said mpa.Recommendation
+	for range 30 {
+		r.limit = 10 // which a canary that comes to nothing leaves
+		said = r.step()
+	}
+	require.Equal(t, int32(3), said.Limit, said.Reason)
+	known, _ := r.limits.Known()
+	require.Greater(t, known.PodLimit, 3)
+	assert.Less(t, known.PodRate, 3/.05, "three requests of 50 ms")
+	assert.Greater(t, known.PodRate, 20.)
+}
+
 // 10 ms of cpu and 40 ms of waiting on one core: the limit follows. What is worse than before,
 // by answers, by failures or by a kill, is taken back and not tried again until the demand of a
 // request has changed.
