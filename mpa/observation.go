@@ -96,6 +96,8 @@ type Container struct {
 	Request Resources `json:"request"`         // asked for in the pod's spec
 	Actual  Resources `json:"actual,omitzero"` // in force, from the pod's status
 	Usage   Usage     `json:"usage,omitzero"`
+	// MemoryLimit in bytes, by the pod's spec; 0 = none.
+	MemoryLimit int64 `json:"memoryLimit,omitempty"`
 	// Killed is when the container last ran out of memory; zero = never.
 	Killed time.Time `json:"killed,omitzero"`
 }

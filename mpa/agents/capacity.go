@@ -126,7 +126,7 @@ func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 		return noOpinion("capacity", "no gate measures the requests")
 	}
 	a.see(o)
-	size, ok := sizeOf(o)
+	size, ok := a.size(o)
 	switch {
 	case !ok:
 		return noOpinion("capacity", "no pod is ready")
@@ -185,7 +185,7 @@ func (a *Capacity) see(o *mpa.Observation) {
 }
 
 // window returns the means of all ready pods as that of one. The quota and the memory limit
-// are what is requested: what is above it may be taken away.
+// are what is requested: what is above it may be taken away. Of a pod that uses more memory its limit is.
 func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	pods := float64(a.pods)
 	w := capacity.Window{Time: o.Gates.Inside.Time, Length: capacity.Some(seconds)}
@@ -204,26 +204,40 @@ func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 		w.Answered = capacity.Some(o.Throughput.Value * seconds / pods)
 	}
 	var used, size mpa.Resources
-	known := 0.0
+	known, memory := 0.0, int64(0)
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		u, s, ok := usageOf(p, o.Time)
 		if !p.Ready || p.Deleting || !ok {
 			continue
 		}
-		known++
+		if known++; u.Memory >= used.Memory {
+			memory = boundOf(p, u.Memory, s.Memory)
+		}
 		used = mpa.Resources{CPU: used.CPU + u.CPU, Memory: max(used.Memory, u.Memory)}
 		size = s
 	}
 	if known > 0 {
 		cores := float64(used.CPU) / 1000 / known
 		w.CPU, w.Memory = capacity.Some(cores*seconds), capacity.Some(float64(used.Memory))
-		w.Quota, w.MemoryLimit = capacity.Some(max(cores, float64(size.CPU)/1000)), capacity.Some(float64(size.Memory))
-		if size.Memory > 0 { // else nothing bounds it
-			w.MemoryLimit.Number = max(float64(used.Memory), float64(size.Memory))
-		}
+		w.Quota, w.MemoryLimit = capacity.Some(max(cores, float64(size.CPU)/1000)), capacity.Some(float64(memory))
 	}
 	return w
+}
+
+// boundOf returns the memory that a pod is sure of or, where it uses more, its limit; 0 = nothing bounds it.
+func boundOf(p *mpa.Pod, used, requested int64) int64 {
+	if used <= requested {
+		return requested
+	}
+	limit := int64(0)
+	for i := range p.Containers {
+		if p.Containers[i].MemoryLimit == 0 {
+			return 0
+		}
+		limit += p.Containers[i].MemoryLimit
+	}
+	return max(used, limit)
 }
 
 // usageOf returns usage and size of all containers of a pod.
@@ -245,8 +259,8 @@ func actual(c *mpa.Container) mpa.Resources {
 	return c.Actual
 }
 
-// sizeOf returns the smallest size of a ready pod.
-func sizeOf(o *mpa.Observation) (size mpa.Resources, ok bool) {
+// size returns the smallest size of a ready pod, with the memory that bounds it.
+func (a *Capacity) size(o *mpa.Observation) (size mpa.Resources, ok bool) {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		if !p.Ready || p.Deleting {
@@ -259,6 +273,9 @@ func sizeOf(o *mpa.Observation) (size mpa.Resources, ok bool) {
 		if !ok || s.CPU < size.CPU {
 			size, ok = s, true
 		}
+	}
+	if w := a.lastWindow(); w != nil && w.Memory.Number > float64(size.Memory) {
+		size.Memory = int64(w.MemoryLimit.Number)
 	}
 	return size, ok
 }

@@ -124,21 +124,27 @@ func TestCapacityOfABoundLimit(t *testing.T) {
 	assert.Greater(t, known.PodRate, 30., "%s", r.Reason)
 }
 
-// A pod that requests no memory has no bound of it: what it uses is none.
-func TestCapacityWithoutMemoryRequest(t *testing.T) {
-	target := mpatest.Web()
-	target.SLO, target.Limit = mpa.SLO{Percentile: 95, Latency: 1}, mpa.Range{Min: 1, Max: 310}
-	agent := agents.NewCapacity(target)
-	var r mpa.Recommendation
-	for s := 0; s <= 300; s += 15 {
-		o := at(s, 4, 8, 150)
-		for i := range o.Pods {
-			c := &o.Pods[i].Containers[0]
-			c.Request.Memory, c.Actual.Memory = 0, 0
+// What a pod uses beyond its request, or without one, is no bound: that is its limit, if it has one. Of
+// pods that use 200 MiB for two requests at once, 250 hold two.
+func TestCapacityBeyondTheMemoryRequest(t *testing.T) {
+	for _, tt := range []struct {
+		request, limit int64
+		want, delta    float64
+	}{{0, 0, 10, 4}, {64 << 20, 0, 10, 4}, {64 << 20, 2 << 30, 10, 4}, {64 << 20, 250 << 20, 2, 0}} {
+		target := mpatest.Web()
+		target.SLO, target.Limit = mpa.SLO{Percentile: 95, Latency: 1}, mpa.Range{Min: 1, Max: 310}
+		agent := agents.NewCapacity(target)
+		var r mpa.Recommendation
+		for s := 0; s <= 300; s += 15 {
+			o := at(s, 4, 8, 150)
+			for i := range o.Pods {
+				c := &o.Pods[i].Containers[0]
+				c.Request.Memory, c.Actual.Memory, c.MemoryLimit = tt.request, tt.request, tt.limit
+			}
+			r = agent.Recommend(o)
 		}
-		r = agent.Recommend(o)
+		assert.InDelta(t, tt.want, r.Limit, tt.delta, "%+v: %s", tt, r.Reason)
 	}
-	assert.InDelta(t, 10, r.Limit, 4, r.Reason)
 }
 
 // What is missing to learn of a pod is named.

@@ -119,7 +119,7 @@ func (l *Limits) Remember(worse []WorseLimit) { l.worse = worse }
 func (l *Limits) Look(o *mpa.Observation) mpa.Recommendation {
 	r := l.look(o)
 	c, known := l.capacity.learner.Estimate()
-	size, ok := sizeOf(o)
+	size, ok := l.capacity.size(o)
 	if l.bounded = known && ok && l.capacity.pod.Rate > 0 && r.Limit > 0 && int(r.Limit) < l.capacity.pod.Limit; l.bounded {
 		_ = l.capacity.replan(&l.within, &c, size, int(r.Limit)) // an error leaves no rate
 	}

@@ -237,7 +237,7 @@ func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
 		}
 	}
 	add := func(c *corev1.Container) {
-		k := mpa.Container{Name: c.Name, Request: amounts(c.Resources.Requests)}
+		k := mpa.Container{Name: c.Name, Request: amounts(c.Resources.Requests), MemoryLimit: c.Resources.Limits.Memory().Value()}
 		if s := statuses[c.Name]; s != nil {
 			if s.Resources != nil {
 				k.Actual = amounts(s.Resources.Requests)

@@ -174,6 +174,11 @@ func TestPodOf(t *testing.T) {
 			},
 		},
 		{
+			name:   "a limit of memory",
+			change: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = amountList("1", "2Gi") },
+			want:   func(p *mpa.Pod) { p.Containers[0].MemoryLimit = 2 << 30 },
+		},
+		{
 			name: "the later of two kills, and an end that is none",
 			change: func(p *corev1.Pod) {
 				at := func(reason string, t time.Time) corev1.ContainerState {
