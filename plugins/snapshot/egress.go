@@ -62,7 +62,10 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 	for _, n := range p.Nodes {
 		nodes[n.Name] = n
 	}
-	fixed, more := p.fixedSends(appLabel, e.Seen)
+	fixed, more, err := p.fixedSends(appLabel, e.Seen)
+	if err != nil {
+		return nil, err
+	}
 	notes = append(notes, more...)
 	most := map[int32]int64{} // by type: cordoned nodes take nothing
 	var without []string
@@ -179,8 +182,8 @@ func (p *Picture) missent() (notes []string) {
 	return notes
 }
 
-// fixedSends is what the pods send that do not move, by node.
-func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed map[string]int64, notes []string) {
+// fixedSends is what the pods send that do not move, by node: what a pod asks for, its annotation, or as it was seen.
+func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed map[string]int64, notes []string, err error) {
 	fixed = map[string]int64{}
 	var silent []string
 	for _, pod := range p.Pods {
@@ -188,12 +191,18 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 			continue
 		}
 		bits, known := seen[nameOf(pod)]
+		known = known && !pod.Spec.HostNetwork // else it was seen with all of its node's traffic
 		if text, ok := pod.Annotations[podspec.EgressAnnotation]; ok {
-			if n, err := podspec.Egress(text); err == nil {
-				bits, known = float64(n), true
+			n, wrong := podspec.Egress(text)
+			if wrong != nil {
+				return nil, nil, fmt.Errorf("pod %s: the annotation %s: %w", nameOf(pod), podspec.EgressAnnotation, wrong)
 			}
+			bits, known = float64(n), true
 		}
-		if !known || pod.Spec.HostNetwork {
+		if mbps := podspec.Demand(pod)[podspec.EgressResource]; mbps > 0 {
+			bits, known = float64(mbps)*podspec.EgressUnit, true
+		}
+		if !known {
 			silent = append(silent, podspec.Group(pod, appLabel))
 			continue
 		}
@@ -202,7 +211,7 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 	if len(silent) > 0 {
 		notes = append(notes, "nothing is known of what these pods of every node send, and they count as 0: "+listed(silent))
 	}
-	return fixed, notes
+	return fixed, notes, nil
 }
 
 // limit is what the pods of a node may send together.

@@ -85,6 +85,21 @@ func TestEgressOfPodsThatStay(t *testing.T) {
 	}, notes)
 	require.Contains(t, files(t, tr)["trace.yaml"], "egressShare: 0.8\n")
 
+	// What one in the host's network says of itself counts, and so does what one asks for where no other pod asks.
+	capacity := func(changes ...func(*v1.Pod)) (bits int64, notes []string) {
+		p := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1", says(podspec.EgressAnnotation, "1G")), agent(changes...))
+		tr, _ := snap(t, p)
+		notes, err := p.AddEgress(tr, "", Egress{Uplink: 10e9, Share: .8, Seen: map[string]float64{"shop/agent-1": 5e9}})
+		require.NoError(t, err)
+		return tr.Instance.Machines[0].Capacity[3], notes
+	}
+	bits, notes := capacity(onHost, says(podspec.EgressAnnotation, "2G"))
+	require.Equal(t, int64(6e9), bits)
+	require.Empty(t, notes)
+	bits, notes = capacity(onHost)
+	require.Equal(t, int64(8e9), bits)
+	require.Equal(t, []string{"nothing is known of what these pods of every node send, and they count as 0: shop/DaemonSet/agent"}, notes)
+
 	offers := func(n *v1.Node) { n.Status.Allocatable[podspec.EgressResource] = resource.MustParse("5000") }
 	asks := func(p *v1.Pod) {
 		if p.Spec.Containers[0].Resources.Requests == nil {
@@ -92,6 +107,9 @@ func TestEgressOfPodsThatStay(t *testing.T) {
 		}
 		p.Spec.Containers[0].Resources.Requests[podspec.EgressResource] = resource.MustParse("1000")
 	}
+	bits, notes = capacity(asks, says(podspec.EgressAnnotation, "2G"))
+	require.Equal(t, int64(7e9), bits)
+	require.Empty(t, notes)
 	p = picture([]*v1.Node{node("n1", offers)}, pod("web", "web-1", "n1", "1", asks), agent(asks))
 	tr, _ = snap(t, p)
 	_, err = p.AddEgress(tr, "", Egress{Share: .8})
@@ -111,6 +129,7 @@ func TestEgressThatIsWrong(t *testing.T) {
 		"node n1: nothing says how much its uplink can: give --uplink, or the annotation sigma-scheduler.io/egress": picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1")),
 		`node n1: the annotation sigma-scheduler.io/egress: "fast"`:                                                 picture([]*v1.Node{odd}, pod("web", "web-1", "n1", "1")),
 		`pod shop/web-1: the annotation sigma-scheduler.io/egress: "-1": want 0 to 2^50`:                            picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1", says(podspec.EgressAnnotation, "-1"))),
+		`pod shop/web-1: the annotation sigma-scheduler.io/egress: "often"`:                                         picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1", says(podspec.EgressAnnotation, "often"), ofDaemonSet)),
 	} {
 		tr, _ := snap(t, p)
 		_, err := p.AddEgress(tr, "", Egress{Share: .8})
