@@ -65,7 +65,7 @@ func (k *kernel) State() (follow.State, error) {
 	if errors.Is(err, node.ErrNoOrder) {
 		return follow.State{}, nil
 	}
-	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds, DSCP: s.DSCP != nil, Scope: s.Scope}
+	state := follow.State{On: err == nil, Shaping: s.Shaping, Thresholds: s.Thresholds, ID: s.ID, Scope: s.Scope}
 	if s.Uplink != "" && s.Uplink != k.options.Uplink {
 		_, gone := node.FindUplink(k.options.Uplink)
 		state.Elsewhere = gone == nil // otherwise the uplink may have another name now: the order stays

@@ -23,6 +23,7 @@ func TestOtherUplink(t *testing.T) {
 		k := &kernel{options: node.OrderOptions{Uplink: uplink, Pins: b.pins, Rate: kernelRate}, given: true}
 		require.NoError(t, nodetest.Within(b.Node, func() error {
 			s, err := k.State()
+			s.ID = 0
 			require.Equal(t, follow.State{On: true, Elsewhere: want, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}}, s, uplink)
 			return err
 		}))
@@ -48,11 +49,14 @@ func TestOrderOfSettings(t *testing.T) {
 			require.NoError(t, writeStatus(&out, &is))
 			require.Equal(t, want != nil, strings.Contains(out.String(), fmt.Sprintf("flows from %d addresses are in bands by their bytes", len(want))))
 		}
-		for _, on := range []bool{true, false} {
+		before := uint64(0)
+		for _, on := range []bool{true, false, false} {
 			require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, DSCP: on}))
 			s, err := k.State()
 			require.NoError(t, err)
-			require.Equal(t, follow.State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}, DSCP: on}, s)
+			require.NotEqual(t, before, s.ID, "whoever has set it")
+			before, s.ID = s.ID, 0
+			require.Equal(t, follow.State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}}, s)
 			is, err := node.ReadOrder(b.pins)
 			require.NoError(t, err)
 			var out strings.Builder

@@ -53,7 +53,7 @@ type State struct {
 	Elsewhere  bool            // it is on another uplink than the node's
 	Shaping    bool            // and its queueing discipline is in its place
 	Thresholds flow.Thresholds // of the order
-	DSCP       bool            // it writes them
+	ID         uint64          // of its settings, another one each time that somebody sets them
 	Scope      []netip.Addr    // of the order, as in [Settings]
 }
 
@@ -88,6 +88,7 @@ type Follower struct {
 	plan       *plan  // nil: the kernel stays as it is
 	applied    *Settings
 	appliedOf  types.UID   // the policy of applied
+	appliedID  uint64      // in the kernel
 	hinting    bool        // the policy that was taken last wants hints, or to know of them
 	hinted     *flow.Hints // in the kernel; nil: nobody knows
 
@@ -328,7 +329,7 @@ func (f *Follower) change(state State) (State, error) {
 		}
 		return f.off()
 	}
-	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.Thresholds.Equal(f.plan.settings.Thresholds) && state.DSCP == f.plan.settings.DSCP {
+	if state.On && state.Shaping && !state.Elsewhere && f.applied != nil && f.applied.equal(f.plan.settings) && state.ID == f.appliedID {
 		f.appliedOf = f.uid
 		if scope := f.plan.settings.Scope; !sameScope(state.Scope, scope) {
 			return f.after(f.Kernel.Scope(scope))
@@ -348,7 +349,10 @@ func (f *Follower) change(state State) (State, error) {
 		// Somebody has put a queueing discipline of his own in the place: the program goes too.
 		err = errors.Join(err, f.Kernel.Off())
 	}
-	return f.after(err)
+	if state, err = f.after(err); err == nil {
+		f.appliedID = state.ID
+	}
+	return state, err
 }
 
 // order puts settings in force. What fails is tried again after a pause, the longer the more attempts have failed: each loads

@@ -42,7 +42,7 @@ func (f *fake) Order(s Settings) error {
 		return &Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: errors.New("somebody has put fq there")}
 	}
 	f.orders++
-	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds, DSCP: s.DSCP, Scope: s.Scope}
+	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds, ID: uint64(f.orders), Scope: s.Scope}
 	return nil
 }
 
@@ -205,7 +205,8 @@ func TestHints(t *testing.T) {
 	require.False(t, b.hinting)
 }
 
-// A DSCP is written while the policy wants it, also where somebody has set an order without.
+// A DSCP is written while the policy wants it, also where somebody has set an order with the same thresholds: that may have none,
+// or another rate.
 func TestDSCP(t *testing.T) {
 	b := newBench(t)
 	is := func(s v1alpha1.NodeFlowsStatus, orders int, want bool) {
@@ -218,12 +219,12 @@ func TestDSCP(t *testing.T) {
 	on := spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = true })
 	is(b.given(on), 2, true)
 	is(b.given(nothing), 2, true)
-	b.kernel.state.DSCP = false
+	b.kernel.state.ID = 100
 	is(b.given(nothing), 3, true)
 	is(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = false })), 4, false)
 	b.given(on)
 	b.requires(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Disabled })), v1alpha1.ReasonMode)
-	require.False(t, b.kernel.state.DSCP)
+	require.False(t, b.kernel.state.On)
 }
 
 // What is older than what was taken, or makes no sense, changes nothing and is counted once.

@@ -100,6 +100,7 @@ func TestScopeOfServer(t *testing.T) {
 	r, err := New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, Options{Node: "node-1", Kernel: kernel, Now: time.Now})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop() // before the server closes, which waits for its watches
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	require.Eventually(t, func() bool {
@@ -118,7 +119,7 @@ func TestScopeOfServer(t *testing.T) {
 		return state.On
 	}, time.Minute, 10*time.Millisecond)
 	state, _ = kernel.State()
-	require.Equal(t, State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000}, Scope: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}, state)
+	require.Equal(t, State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000}, ID: 1, Scope: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}, state)
 	stop()
 	require.NoError(t, <-ended)
 }

@@ -346,7 +346,7 @@ type fakeKernel struct {
 func (k *fakeKernel) Order(s follow.Settings) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.state, k.at = follow.State{On: true, Shaping: true, Thresholds: s.Thresholds, DSCP: s.DSCP, Scope: s.Scope}, time.Now()
+	k.state, k.at = follow.State{On: true, Shaping: true, Thresholds: s.Thresholds, Scope: s.Scope}, time.Now()
 	return nil
 }
 
