@@ -113,21 +113,22 @@ func stillOrdered(n int32, one string) string {
 }
 
 // canary is the node nearest to the share of a canary that takes none, or empty. It stays the same for as long as it follows
-// the policy, also while it is silent: its kernel goes on.
+// the policy, also while it is silent: its kernel goes on. So does that of a silent node in the share.
 func canary(p *v1alpha1.FlowPolicy, list, silent []*v1alpha1.NodeFlows) string {
 	if p.Spec.Mode != v1alpha1.Canary {
 		return ""
 	}
+	all := slices.Concat(list, silent)
+	if slices.ContainsFunc(all, func(n *v1alpha1.NodeFlows) bool { return p.Share(n.Name) < float64(p.Spec.CanaryPercent)/100 }) {
+		return ""
+	}
 	least := ""
 	for _, n := range list {
-		if p.Share(n.Name) < float64(p.Spec.CanaryPercent)/100 {
-			return ""
-		}
 		if least == "" || p.Share(n.Name) < p.Share(least) {
 			least = n.Name
 		}
 	}
-	if slices.ContainsFunc(slices.Concat(list, silent), func(n *v1alpha1.NodeFlows) bool { return n.Name == p.Status.CanaryNode }) {
+	if slices.ContainsFunc(all, func(n *v1alpha1.NodeFlows) bool { return n.Name == p.Status.CanaryNode }) {
 		return p.Status.CanaryNode
 	}
 	return least

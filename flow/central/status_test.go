@@ -3,6 +3,7 @@ package central
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -243,6 +244,17 @@ func TestCanary(t *testing.T) {
 	for i := range 400 {
 		s.node(fmt.Sprint("more-", i), p)
 	}
-	require.Greater(t, len(orders()), 1)
+	in := orders()
+	require.Greater(t, len(in), 1)
+	require.Empty(t, p.Status.CanaryNode)
+
+	s.step(time.Second)
+	s.now = s.now.Add(2 * heard)
+	for _, n := range s.nodes {
+		if !slices.Contains(in, n.Name) {
+			s.heard(n)
+		}
+	}
+	require.Equal(t, in, orders(), "those in the share are silent, and may be ordered on")
 	require.Empty(t, p.Status.CanaryNode)
 }
