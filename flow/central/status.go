@@ -81,7 +81,7 @@ func (c *Central) judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1
 	}
 	for _, c := range []metav1.Condition{accepted, active} {
 		c.ObservedGeneration, c.LastTransitionTime = p.Generation, metav1.NewTime(now.Truncate(time.Second))
-		c.Message = c.Message[:min(len(c.Message), mostMessage)]
+		c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), mostMessage)], "") // half a letter would come back as another
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 }

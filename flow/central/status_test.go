@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -71,6 +73,13 @@ func TestConditions(t *testing.T) {
 	accepted = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted)
 	require.Equal(t, no, accepted.Status)
 	require.Contains(t, accepted.Message, "spec.namespaceSelector: ")
+
+	// A long message that is not of bytes alone stays what it is in the API server's JSON.
+	for _, letters := range []string{"a", "aa"} {
+		p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": letters + strings.Repeat("ü", mostMessage)}}
+		s.step(time.Second)
+		require.True(t, utf8.ValidString(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted).Message))
+	}
 }
 
 // A node that falls silent may be ordered on: it is no longer one that is ordered, and not one that is not.

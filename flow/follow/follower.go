@@ -134,7 +134,7 @@ func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, node map[string]strin
 	if f.complaint != "" {
 		shaping.Message = f.complaint + "; " + shaping.Message
 	}
-	shaping.Message = shaping.Message[:min(len(shaping.Message), mostMessage)]
+	shaping.Message = strings.ToValidUTF8(shaping.Message[:min(len(shaping.Message), mostMessage)], "") // without half a letter at its end
 	meta.SetStatusCondition(&s.Conditions, shaping)
 	return s
 }
