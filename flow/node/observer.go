@@ -43,8 +43,9 @@ type Observer struct {
 
 	mu      sync.Mutex
 	watched map[int]*watched
-	names   map[int]string // also of interfaces that are gone: their last records come later
-	swept   uint64         // flows that Sweep took from the map
+	names   map[int]string        // also of interfaces that are gone: their last records come later
+	gone    map[int]time.Duration // since when these have not been watched
+	swept   uint64                // flows that Sweep took from the map
 }
 
 type watched struct {
@@ -83,7 +84,7 @@ func Open(o Options) (*Observer, error) {
 	if o.Ring > 0 {
 		specs.Events.MaxEntries = uint32(o.Ring)
 	}
-	ob := &Observer{gap: gap, watched: map[int]*watched{}, names: map[int]string{}}
+	ob := &Observer{gap: gap, watched: map[int]*watched{}, names: map[int]string{}, gone: map[int]time.Duration{}}
 	if err := spec.LoadAndAssign(&ob.objects, nil); err != nil {
 		return nil, fmt.Errorf("loading the program: %w", err)
 	}
@@ -124,7 +125,28 @@ func (o *Observer) attach(i Interface) error {
 	}
 	o.watched[i.Index] = &watched{Interface: i, link: l, base: counted}
 	o.names[i.Index] = i.Name
+	delete(o.gone, i.Index)
 	return nil
+}
+
+// nameless is how long the name of an interface is known that is not watched any more, beyond the gap.
+const nameless = time.Minute
+
+// forget drops the names of interfaces whose last records have come: pods come and go for as long as the node stands.
+func (o *Observer) forget(now time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for index := range o.names {
+		since, gone := o.gone[index]
+		switch {
+		case o.watched[index] != nil:
+		case !gone:
+			o.gone[index] = now
+		case now-since > o.gap+nameless:
+			delete(o.names, index)
+			delete(o.gone, index)
+		}
+	}
 }
 
 // detach ends it. That the interface is gone is no error.
@@ -232,6 +254,7 @@ func (o *Observer) sweep() (ended []flow.Record, left int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	o.forget(now)
 	const batch = 1024
 	keys, states := make([]observeKey, batch), make([]observeState, batch)
 	var cursor ebpf.MapBatchCursor
