@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -30,8 +29,6 @@ const (
 	reportFile  = "report.json"
 	// looked is how often pods may come and go, and silent flows end.
 	looked = time.Second
-	// leastSizes are what a file of sizes needs.
-	leastSizes = 30
 )
 
 var errMissing = errors.New("this machine lacks what the agent needs")
@@ -408,31 +405,4 @@ func (a *agent) health() (*observe.Health, error) {
 		h.Seen = &share
 	}
 	return h, nil
-}
-
-// writeSizes writes a file for the node and each port, and takes away those of ports that are gone.
-func (a *agent) writeSizes(r *observe.Report) error {
-	present := map[string]bool{}
-	for key, sizes := range a.watcher.Sizes(leastSizes) {
-		name, of := "sizes.csv", "the node"
-		if key != (observe.Key{}) {
-			name, of = "sizes-"+key.String()+".csv", key.String()
-		}
-		present[name] = true
-		if err := durable.WriteFile(filepath.Join(a.out, name), func(w io.Writer) error {
-			return sizes.Write(w, fmt.Sprintf("flows of %s up to %s, seen by sigma-flow agent", of, r.At.UTC().Format(time.RFC3339)))
-		}); err != nil {
-			return err
-		}
-	}
-	for name := range a.written {
-		if present[name] {
-			continue
-		}
-		if err := os.Remove(filepath.Join(a.out, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	a.written = present
-	return nil
 }
