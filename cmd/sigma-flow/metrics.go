@@ -33,7 +33,7 @@ var (
 	descLoad       = describe("uplink_load_ratio", "Load of the uplink over up to ten minutes.")
 	descSent       = describe("uplink_sent_bits_per_second", "What the uplink sent over up to ten minutes.")
 	descWait       = describe("short_wait_seconds", "Simulated wait of flows up to 100 kB at this load: fair sharing, a common queue (within a factor of two), bands.", "order")
-	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow leaves a band, or would where nothing is ordered.", "band")
+	descThreshold  = describe("proposed_threshold_bytes", "Bytes after which a flow leaves a band, or would where nothing is ordered; with --policy what this node alone would have, and the NodeFlows says what is in force.", "band")
 	descOrdering   = describe("ordering", "1 where an order is on and its queueing discipline is in its place; not with --observe.")
 	descBand       = describe("band_bytes_total", "What the uplink sent of a band, headers included, since the order is on; not with --observe.", "band")
 	descSequence   = describe("policy_sequence", "Sequence number of the FlowPolicy's thresholds that were taken last; with --policy only.")
