@@ -215,7 +215,7 @@ func (s *flowSite) found(t *testing.T, n *realNode) (leader *e2e.Process, page s
 	s.policy(t, "first", "{mode: Live, bands: 3, rate: 200M, nodeSelector: {matchLabels: {kubernetes.io/hostname: flow-0}}}")
 	s.active(t, "first", v1alpha1.ReasonNoThresholds)
 	second, page := s.startCentral(t, pods[1])
-	n.send(t, 400)
+	n.send(t, 800) // where the machine is busy, a sketch of a second is written over before central has seen it
 	p := s.active(t, "first", v1alpha1.ReasonOrdered)
 	require.Equal(t, v1alpha1.FlowPolicyNodes{Matching: 1, Acknowledged: 1, Ordered: 1}, p.Status.Nodes)
 	n.waitOrder(t, p.Status.Thresholds)
