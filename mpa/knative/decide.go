@@ -191,7 +191,9 @@ func canary(t Timing, s State, seen *Seen) Action {
 	case !slices.Equal(v.Traffic, split(s.Stable, s.Percent())):
 		// The traffic is others' now; the template may still have numbers that nobody has judged.
 		a := end(s, seen, fmt.Sprintf("others have changed the traffic: %s", show(v.Traffic)), false)
-		a.State.Phase, a.Traffic = RolledBack, nil
+		if a.Traffic = nil; a.Fields != nil {
+			a.State.Phase = RolledBack
+		}
 		return a
 	case v.Base != s.Base:
 		return end(s, seen, "others have changed the template", false)
@@ -279,7 +281,7 @@ func restoring(s State, seen *Seen) Action {
 		a.Fields = &former
 	}
 	switch {
-	case !latest && !slices.Equal(v.Traffic, only(s.Stable)):
+	case !latest && !slices.Equal(v.Traffic, only(s.Stable)) && (!ours || a.Fields != nil):
 		next.Reason = fmt.Sprintf("%s; others have changed the traffic: %s", s.Reason, show(v.Traffic))
 		a.State, a.Reason = next, next.Reason
 	case settled:
@@ -290,7 +292,7 @@ func restoring(s State, seen *Seen) Action {
 	case latest || a.Fields != nil:
 		a.Traffic = only(s.Stable)
 	case ours:
-		return hold(s, "%s; Revision %s has all requests: spec.template.metadata.name: %q is others', and without another one Knative takes no former numbers", s.Reason, s.Stable, v.Named)
+		return hold(s, "%s; the requests: %s; spec.template.metadata.name: %q is others', and with it Knative takes no former numbers", s.Reason, show(v.Traffic), v.Named)
 	default:
 		why := ""
 		if v.Created.Failed != "" {
