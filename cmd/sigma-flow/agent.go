@@ -172,7 +172,7 @@ func (o *options) run(ctx context.Context) error {
 			return errors.Join(err, a.observer.Close())
 		}
 	}
-	glog.Infof("watching %d interfaces, uplink %s of %.4g bit/s; %s", a.observer.Watched(), a.uplink, rate, a.says())
+	glog.Infof("watching %d interfaces, uplink %s of %sbit/s; %s", a.observer.Watched(), a.uplink, flow.FormatAmount(rate), a.says())
 	all, ctx := errgroup.WithContext(ctx)
 	records := make(chan flow.Record, 4096)
 	all.Go(func() error {

@@ -141,12 +141,12 @@ func (o *orderOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const on = "order on %s: a flow leaves a band after %v bytes, at %.4g bit/s; "
+	const on = "order on %s: a flow leaves a band after %v bytes, at %sbit/s; "
 	if o.trial == 0 {
-		glog.Infof(on+"sigma-flow order off takes it off", o.node.Uplink, o.node.Thresholds, o.node.Rate)
+		glog.Infof(on+"sigma-flow order off takes it off", o.node.Uplink, o.node.Thresholds, flow.FormatAmount(o.node.Rate))
 		return nil
 	}
-	glog.Infof(on+"for %v, or until this is interrupted", o.node.Uplink, o.node.Thresholds, o.node.Rate, o.trial)
+	glog.Infof(on+"for %v, or until this is interrupted", o.node.Uplink, o.node.Thresholds, flow.FormatAmount(o.node.Rate), o.trial)
 	end := time.NewTimer(o.trial)
 	defer end.Stop()
 	select {

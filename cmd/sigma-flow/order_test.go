@@ -72,7 +72,7 @@ func TestOrder(t *testing.T) {
 
 	log, wait, _ := on("--thresholds", "20k/200k", "--for", "1s")
 	require.NoError(t, wait(), log)
-	require.Contains(t, log.String(), "order on up0: a flow leaves a band after 20k/200k bytes, at 2e+08 bit/s; for 1s")
+	require.Contains(t, log.String(), "order on up0: a flow leaves a band after 20k/200k bytes, at 200Mbit/s; for 1s")
 	require.Contains(t, log.String(), "the order is off, and up0 as it was")
 	require.False(t, isOn())
 
