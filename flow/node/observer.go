@@ -192,6 +192,9 @@ func (o *Observer) Watched() int {
 // Finish lets Read return what is there, and then os.ErrClosed.
 func (o *Observer) Finish() error { return o.ring.Flush() }
 
+// SetDeadline is when a Read that waits, and every later one that finds nothing, returns os.ErrDeadlineExceeded.
+func (o *Observer) SetDeadline(t time.Time) { o.ring.SetDeadline(t) }
+
 // Read waits for the next record of the program.
 func (o *Observer) Read() (flow.Record, error) {
 	record, err := o.ring.Read()

@@ -205,7 +205,7 @@ func data(flags byte, payload int) packet {
 // next reads a record that is there.
 func next(t testing.TB, o *Observer) flow.Record {
 	t.Helper()
-	o.ring.SetDeadline(time.Now().Add(10 * time.Second))
+	o.SetDeadline(time.Now().Add(10 * time.Second))
 	r, err := o.Read()
 	require.NoError(t, err)
 	return r
@@ -213,7 +213,7 @@ func next(t testing.TB, o *Observer) flow.Record {
 
 func nothing(t testing.TB, o *Observer) {
 	t.Helper()
-	o.ring.SetDeadline(time.Now().Add(-time.Second))
+	o.SetDeadline(time.Now().Add(-time.Second))
 	_, err := o.Read()
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
