@@ -12,6 +12,7 @@ enum { MOST_BANDS = 8, NO_PREALLOC = 1 };
 
 // Set before the program is loaded.
 volatile const u64 gap_ns = 1000000000ULL;
+volatile const u64 tick_ns = 1000000ULL; // between two ticks of the kernel
 
 // One value, so that a packet sees all of an update or nothing of it.
 struct bands {
@@ -30,7 +31,7 @@ struct bands {
 
 struct progress {
 	u64 bytes; // of payload
-	u64 last;  // since boot
+	u64 last;  // by the kernel's ticks
 	u64 hint;  // size in bytes that was declared of it, 0 = none
 	u64 asked; // the state of the map of hints that said so
 };
@@ -126,7 +127,7 @@ inline_always u8 put(struct __sk_buff *skb) {
 		count(none);
 		band = (set->count - 1) / 2;
 	} else {
-		u64 now = tick_ns(), bytes = 0;
+		u64 now = ticks() * tick_ns, bytes = 0;
 		dscp = set->dscp[0];
 		// Another processor may have stored a later time meanwhile: the difference has a sign.
 		struct progress *p = map_lookup(&flows, &key);
@@ -155,11 +156,12 @@ inline_always u8 put(struct __sk_buff *skb) {
 				bytes = p->hint - 1;
 		}
 #pragma unroll
-		for (u32 i = 0; i < MOST_BANDS - 1; i++)
-			if (i + 1 < set->count && bytes >= set->above[i]) {
-				band = i + 1;
-				dscp = set->dscp[i + 1]; // here at a constant: without CAP_PERFMON the verifier takes no other
-			}
+		for (u32 i = 0; i < MOST_BANDS - 1; i++) {
+			if (i + 1 >= set->count || bytes < set->above[i])
+				break;
+			band = i + 1;
+			dscp = set->dscp[i + 1]; // here at a constant: without CAP_PERFMON the verifier takes no other
+		}
 	}
 	struct load *s = map_lookup(&sent, &band);
 	if (s) {

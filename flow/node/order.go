@@ -210,7 +210,11 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	if err := spec.Assign(&specs); err != nil {
 		return nil, err
 	}
-	if err := specs.GapNs.Set(uint64(o.Gap)); err != nil {
+	var tick unix.Timespec // the resolution of this clock is a tick: clock_getres(2)
+	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(specs.GapNs.Set(uint64(o.Gap)), specs.TickNs.Set(uint64(tick.Nano()))); err != nil {
 		return nil, err
 	}
 	specs.Flows.MaxEntries = uint32(o.Flows)

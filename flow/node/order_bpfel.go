@@ -128,6 +128,7 @@ type orderMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type orderVariableSpecs struct {
 	GapNs         *ebpf.VariableSpec `ebpf:"gap_ns"`
+	TickNs        *ebpf.VariableSpec `ebpf:"tick_ns"`
 	UnusedCounter *ebpf.VariableSpec `ebpf:"unused_counter"`
 }
 
@@ -175,6 +176,7 @@ func (m *orderMaps) Close() error {
 // It can be passed to loadOrderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type orderVariables struct {
 	GapNs         *ebpf.Variable `ebpf:"gap_ns"`
+	TickNs        *ebpf.Variable `ebpf:"tick_ns"`
 	UnusedCounter *ebpf.Variable `ebpf:"unused_counter"`
 }
 

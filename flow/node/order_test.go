@@ -169,7 +169,7 @@ func TestOrderTwoProcessors(t *testing.T) {
 func TestOrderOnlySetsPriority(t *testing.T) {
 	spec, err := loadOrder()
 	require.NoError(t, err)
-	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnKtimeGetCoarseNs: true, asm.FnSkbLoadBytes: true}
+	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnJiffies64: true, asm.FnSkbLoadBytes: true}
 	calls := 0
 	for _, in := range spec.Programs["order"].Instructions {
 		if in.IsBuiltinCall() {

@@ -26,7 +26,7 @@ enum { TCX_NEXT = -1 };
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static u64 (*const now_ns)(void) = (void *)5;
-static u64 (*const tick_ns)(void) = (void *)160; // the time at the last tick of the kernel, 1 to 10 ms ago at most
+static u64 (*const ticks)(void) = (void *)118; // of the kernel, each 1 to 10 ms; the kernel makes a load of it, and no call
 static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*const ring_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
 
