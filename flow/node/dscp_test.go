@@ -70,8 +70,7 @@ func marked(t testing.TB, program *ebpf.Program, p packet) packet {
 // setDSCP makes the program write them, of so many bands as the thresholds have.
 func setDSCP(t testing.TB, o *orderObjects, thresholds flow.Thresholds) {
 	t.Helper()
-	var settings orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &settings))
+	settings := inForce(t, o)
 	settings.Dscp = (&OrderOptions{DSCP: true, Thresholds: thresholds}).dscp()
 	_, err := o.set(settings, thresholds)
 	require.NoError(t, err)
@@ -145,8 +144,7 @@ func TestDSCP(t *testing.T) {
 	require.Equal(t, p, marked(t, o.Mark, p))
 	inScope(t, o, "10.0.0.1")
 	require.NotEqual(t, p, marked(t, o.Mark, p))
-	var settings orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &settings))
+	settings := inForce(t, o)
 	settings.Dscp = (&OrderOptions{Thresholds: dscpBands}).dscp()
 	_, err := o.set(settings, dscpBands)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func SetHints(pins string, h flow.Hints) error {
 			return fmt.Errorf("hint of %v port %d: %d bytes, want 1 to 1T", k.Address, k.Port, size)
 		}
 	}
-	err := change(pins, pinHints, func(m, to *ebpf.Map, settings orderBands) error { return setHints(m, to, settings, h) })
+	err := change(pins, pinHints, func(m *ebpf.Map, to settingsMaps, settings orderBands) error { return setHints(m, to, settings, h) })
 	if errors.Is(err, fs.ErrNotExist) && len(h) == 0 {
 		return nil // the order of an earlier version had none
 	}
@@ -34,7 +34,7 @@ func SetHints(pins string, h flow.Hints) error {
 }
 
 // setHints changes the map first and then the number of its state, by which flows ask again.
-func setHints(hints, to *ebpf.Map, settings orderBands, h flow.Hints) error {
+func setHints(hints *ebpf.Map, to settingsMaps, settings orderBands, h flow.Hints) error {
 	old, err := listHints(hints)
 	if err != nil {
 		return err
@@ -58,10 +58,7 @@ func setHints(hints, to *ebpf.Map, settings orderBands, h flow.Hints) error {
 	if settings.Hints = max(uint64(now), settings.Hints+1); len(h) == 0 {
 		settings.Hints = 0
 	}
-	if err := to.Put(uint32(0), &settings); err != nil {
-		return fmt.Errorf("writing the settings: %w", err)
-	}
-	return nil
+	return to.write(&settings)
 }
 
 func placeOf(k flow.HintKey) *orderPlace { return &orderPlace{Source: k.Address.As16(), Port: k.Port} }

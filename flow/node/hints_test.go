@@ -30,9 +30,8 @@ import (
 // hint puts sizes in force.
 func hint(t testing.TB, o *orderObjects, h flow.Hints) {
 	t.Helper()
-	var now orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &now))
-	require.NoError(t, setHints(o.Hints, o.Settings, now, h))
+	now := inForce(t, o)
+	require.NoError(t, setHints(o.Hints, o.inForce(), now, h))
 }
 
 func hintOf(address string, port uint16, size int64) flow.Hints {
@@ -111,8 +110,7 @@ func TestOrderHintsChange(t *testing.T) {
 	require.Equal(t, 2, bandOf(t, o, data4(ack, 1)))
 	hint(t, o, hintOf("10.0.0.1", 80, 60_000))
 	require.Equal(t, 3, bandOf(t, o, data4(ack, 1)))
-	var now orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &now))
+	now := inForce(t, o)
 	_, err := o.set(now, flow.Thresholds{1000, 100_000})
 	require.NoError(t, err)
 	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)), "a hint is a size and no band")
@@ -147,9 +145,8 @@ func plant(t testing.TB, thresholds flow.Thresholds, old, planted string) *order
 	var objects orderObjects
 	require.NoError(t, spec.LoadAndAssign(&objects, nil))
 	t.Cleanup(func() { _ = objects.Close() }) // the test has ended
-	var settings orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &settings))
-	require.NoError(t, objects.Settings.Put(uint32(0), &settings))
+	settings := inForce(t, o)
+	require.NoError(t, objects.inForce().write(&settings))
 	return &objects
 }
 
@@ -243,16 +240,20 @@ func older(t testing.TB, pins string) {
 	old, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 96, MaxEntries: 1, Flags: unix.BPF_F_NO_PREALLOC})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, old.Close()) }() // the pin holds it
-	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, pinSettings), nil)
+	m, err := pinnedSettings(pins)
 	require.NoError(t, err)
-	value, err := m.LookupBytes(uint32(0))
-	require.NoError(t, errors.Join(err, m.Close()))
+	at, err := m.place()
+	require.NoError(t, err)
+	value, err := m.settings.LookupBytes(at)
+	require.NoError(t, err)
+	m.close()
 	require.Greater(t, len(value), 96)
 	require.NoError(t, old.Put(uint32(0), value[:96]))
 	require.NoError(t, os.Remove(filepath.Join(pins, pinSettings)))
 	require.NoError(t, old.Pin(filepath.Join(pins, pinSettings)))
-	require.NoError(t, os.Remove(filepath.Join(pins, pinHints)))
-	require.NoError(t, os.Remove(filepath.Join(pins, pinScope)))
+	for _, name := range []string{pinCurrent, pinHints, pinScope} {
+		require.NoError(t, os.Remove(filepath.Join(pins, name)))
+	}
 	counters, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: uint32(observeCounterHINTED)})
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(pins, pinCounters)))

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -246,13 +245,15 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	if again {
 		return objects, nil
 	}
-	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinSent: objects.Sent, pinCounters: objects.Counters, pinHints: objects.Hints, pinScope: objects.Scope} {
+	for name, m := range map[string]*ebpf.Map{pinFlows: objects.Flows, pinSettings: objects.Settings, pinCurrent: objects.Current, pinSent: objects.Sent, pinCounters: objects.Counters, pinHints: objects.Hints, pinScope: objects.Scope} {
 		if err := m.Pin(filepath.Join(o.Pins, name)); err != nil {
 			return nil, errors.Join(fmt.Errorf("%s: %w", o.Pins, err), objects.Close())
 		}
 	}
 	return objects, nil
 }
+
+func (o *orderObjects) inForce() settingsMaps { return settingsMaps{o.Settings, o.Current} }
 
 // set makes the thresholds those of the next packet. The id is that of no other update since the machine's start.
 func (o *orderObjects) set(present orderBands, t flow.Thresholds) (id uint64, err error) {
@@ -267,37 +268,7 @@ func (o *orderObjects) set(present orderBands, t flow.Thresholds) (id uint64, er
 	for i, v := range t {
 		b.Above[i] = uint64(v)
 	}
-	if err := o.Settings.Put(uint32(0), &b); err != nil {
-		return 0, fmt.Errorf("writing the thresholds: %w", err)
-	}
-	return b.Id, nil
-}
-
-// readSettings returns those of the order that is on, which has to be of this network namespace.
-func readSettings(pins string) (orderBands, error) {
-	var b orderBands
-	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, pinSettings), nil)
-	if err != nil {
-		return b, fmt.Errorf("%s: %s: %w", pins, pinSettings, err)
-	}
-	defer func() { _ = m.Close() }() // only read
-	raw, err := m.LookupBytes(uint32(0))
-	if err != nil {
-		return b, fmt.Errorf("%s: reading the thresholds: %w", pins, err)
-	}
-	// That of an earlier version is shorter, and begins in the same way.
-	raw = append(raw, make([]byte, max(0, binary.Size(b)-len(raw)))...)
-	if _, err := binary.Decode(raw, binary.NativeEndian, &b); err != nil {
-		return b, fmt.Errorf("%s: reading the thresholds: %w", pins, err)
-	}
-	if b.Count < 2 || b.Count > flow.MostBands {
-		return b, fmt.Errorf("%s: %d bands: this is of another version", pins, b.Count)
-	}
-	here, err := network()
-	if err == nil && here != b.Network {
-		err = fmt.Errorf("%s: this order is of another network namespace: do it there", pins)
-	}
-	return b, err
+	return b.Id, o.inForce().write(&b)
 }
 
 // network is the cookie of this thread's network namespace.

@@ -116,6 +116,7 @@ type orderProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type orderMapSpecs struct {
 	Counters *ebpf.MapSpec `ebpf:"counters"`
+	Current  *ebpf.MapSpec `ebpf:"current"`
 	Flows    *ebpf.MapSpec `ebpf:"flows"`
 	Hints    *ebpf.MapSpec `ebpf:"hints"`
 	Scope    *ebpf.MapSpec `ebpf:"scope"`
@@ -153,6 +154,7 @@ func (o *orderObjects) Close() error {
 // It can be passed to loadOrderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type orderMaps struct {
 	Counters *ebpf.Map `ebpf:"counters"`
+	Current  *ebpf.Map `ebpf:"current"`
 	Flows    *ebpf.Map `ebpf:"flows"`
 	Hints    *ebpf.Map `ebpf:"hints"`
 	Scope    *ebpf.Map `ebpf:"scope"`
@@ -163,6 +165,7 @@ type orderMaps struct {
 func (m *orderMaps) Close() error {
 	return _OrderClose(
 		m.Counters,
+		m.Current,
 		m.Flows,
 		m.Hints,
 		m.Scope,

@@ -20,7 +20,7 @@ struct __sk_buff {
 	u32 wire_len, gso_segs;
 };
 
-enum { HASH = 1, HASH_PERCPU = 5, ARRAY_PERCPU = 6, HASH_LRU = 9, RING = 27 };
+enum { HASH = 1, ARRAY = 2, HASH_PERCPU = 5, ARRAY_PERCPU = 6, HASH_LRU = 9, RING = 27 };
 enum { TCX_NEXT = -1 };
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;

@@ -18,13 +18,14 @@ const (
 	pinLink     = "link"
 	pinFlows    = "flows"
 	pinSettings = "settings"
+	pinCurrent  = "current"
 	pinSent     = "sent"
 	pinCounters = "counters"
 	pinHints    = "hints"
 	pinScope    = "scope"
 )
 
-var pinnedMaps = []string{pinFlows, pinSettings, pinSent, pinCounters, pinHints, pinScope}
+var pinnedMaps = []string{pinFlows, pinSettings, pinCurrent, pinSent, pinCounters, pinHints, pinScope}
 
 func isPinnable(folder string) error {
 	parent := filepath.Dir(folder)
@@ -99,9 +100,9 @@ func pinned(pins string) (l link.Link, index int, err error) {
 	return l, int(info.TCX().Ifindex), nil
 }
 
-// change calls f with a map of the order that is on, that of its settings and these, while no other process changes it. It is
+// change calls f with a map of the order that is on, those of its settings and these, while no other process changes it. It is
 // ErrNoOrder where none is on.
-func change(pins, name string, f func(m, to *ebpf.Map, settings orderBands) error) error {
+func change(pins, name string, f func(m *ebpf.Map, to settingsMaps, settings orderBands) error) error {
 	l, _, err := pinned(pins)
 	if err != nil {
 		return err
@@ -116,14 +117,17 @@ func change(pins, name string, f func(m, to *ebpf.Map, settings orderBands) erro
 	if err != nil {
 		return err
 	}
-	var maps [2]*ebpf.Map
-	for i, name := range []string{name, pinSettings} {
-		if maps[i], err = ebpf.LoadPinnedMap(filepath.Join(pins, name), nil); err != nil {
-			return fmt.Errorf("%s: %s: %w", pins, name, err)
-		}
-		defer func() { _ = maps[i].Close() }() // the pin holds it
+	m, err := ebpf.LoadPinnedMap(filepath.Join(pins, name), nil)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", pins, name, err)
 	}
-	return f(maps[0], maps[1], settings)
+	defer func() { _ = m.Close() }() // the pin holds it
+	to, err := pinnedSettings(pins)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	return f(m, to, settings)
 }
 
 // removePins removes the pins, and the folder too if asked for.

@@ -34,14 +34,11 @@ func SetScope(pins string, scope []netip.Addr) error {
 	if err := checkScope(scope); err != nil {
 		return err
 	}
-	return change(pins, pinScope, func(m, to *ebpf.Map, settings orderBands) error {
+	return change(pins, pinScope, func(m *ebpf.Map, to settingsMaps, settings orderBands) error {
 		if err := setScope(m, &settings, scope); err != nil {
 			return err
 		}
-		if err := to.Put(uint32(0), &settings); err != nil {
-			return fmt.Errorf("writing the settings: %w", err)
-		}
-		return nil
+		return to.write(&settings)
 	})
 }
 

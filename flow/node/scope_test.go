@@ -16,10 +16,9 @@ func inScope(t testing.TB, o *orderObjects, addresses ...string) {
 	for _, a := range addresses {
 		scope = append(scope, netip.MustParseAddr(a))
 	}
-	var settings orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &settings))
+	settings := inForce(t, o)
 	require.NoError(t, setScope(o.Scope, &settings, scope))
-	require.NoError(t, o.Settings.Put(uint32(0), &settings))
+	require.NoError(t, o.inForce().write(&settings))
 }
 
 var scopeBands = flow.Thresholds{50, 100, 150}
@@ -92,15 +91,14 @@ func TestOrderScope(t *testing.T) {
 	left, err := listScope(o.Scope)
 	require.NoError(t, err)
 	require.Equal(t, []netip.Addr{netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("fd00::3")}, left)
-	var settings orderBands
-	require.NoError(t, o.Settings.Lookup(uint32(0), &settings))
+	settings := inForce(t, o)
 	settings.Hints = 7
 	require.NoError(t, setScope(o.Scope, &settings, nil))
 	_, err = o.set(settings, scopeBands)
 	require.NoError(t, err)
 	require.Equal(t, 1, bandOf(t, o, data4(ack, 70)), "without a scope all count")
 	require.Equal(t, 2, bandOf(t, o, data4(ack, 1)))
-	require.NoError(t, o.Settings.Lookup(uint32(0), &settings))
+	settings = inForce(t, o)
 	require.EqualValues(t, 7, settings.Hints, "of another setting")
 }
 
