@@ -110,6 +110,7 @@ func ParseSizes(name string, r io.Reader, steps bool) (*Sizes, error) {
 		return nil, fmt.Errorf("%s:%d: columns %q and %q, want size_bytes and cdf", name, line, head[0], head[1])
 	}
 	var points []Point
+	line := 1
 	for {
 		fields, err := in.Read()
 		if errors.Is(err, io.EOF) {
@@ -118,7 +119,7 @@ func ParseSizes(name string, r io.Reader, steps bool) (*Sizes, error) {
 		if err != nil {
 			return nil, csvError(name, err)
 		}
-		line, _ := in.FieldPos(0)
+		line, _ = in.FieldPos(0)
 		var p Point
 		for i, to := range []*float64{&p.Size, &p.CDF} {
 			if *to, err = strconv.ParseFloat(fields[i], 64); err != nil {
@@ -132,7 +133,7 @@ func ParseSizes(name string, r io.Reader, steps bool) (*Sizes, error) {
 	}
 	s, err := NewSizes(name, points, steps)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s:%d: %w", name, line, err)
 	}
 	if s.Mean() < 1 {
 		return nil, fmt.Errorf("%s: size_bytes: the mean is %g, want at least one byte", name, s.Mean())
