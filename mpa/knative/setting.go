@@ -29,8 +29,8 @@ const (
 
 	kpa = "kpa.autoscaling.knative.dev"
 	// used of the target, in percent, is where Knative scales, by default too. It sees a rate late, as a mean of 60 s
-	// or 6 s, and a pod takes time to start: with capacity.Headroom alone a rate that doubles
-	// in 16 s is a quarter later than with pods that have nothing to do (docs/results/knative-loop.md).
+	// or 6 s, and a pod takes time to start: with capacity.Headroom alone p95 is a tenth and more later while
+	// a rate doubles in 16 s (docs/results/knative-loop.md).
 	used = "70"
 )
 
