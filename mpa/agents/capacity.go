@@ -56,7 +56,8 @@ type podCapacity struct {
 	Wait   float64       `json:"wait"`
 	Each   float64       `json:"memoryPerRequest"`
 	Size   mpa.Resources `json:"size"`
-	Most   int           `json:"most,omitempty"` // that the limit could be
+	Least  int           `json:"least,omitempty"` // that the limit could be
+	Most   int           `json:"most,omitempty"`
 }
 
 // NewCapacity returns an agent without memory, with the default learner.
@@ -294,15 +295,16 @@ func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
 // replan computes them for at most so many requests at once, where what they depend on has changed.
 func (a *Capacity) replan(p *podCapacity, c *capacity.Capacity, size mpa.Resources, most int) error {
 	moved := func(a, b float64) bool { return math.Abs(a-b) > capacityMoved*b }
-	if p.Size != size || p.Limit > most || p.Limit >= p.Most && most > p.Most || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
+	least := min(most, int(a.target.Limit.Min))
+	if p.Size != size || p.Least != least || p.Limit > most || p.Limit >= p.Most && most > p.Most || moved(c.Demand.Value, p.Demand) || math.Abs(c.Wait.Value-p.Wait) > capacityMoved*(p.Wait+p.Demand) ||
 		moved(c.MemoryPerRequest.High, p.Each) {
 		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
-		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share, Max: most})
+		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share, Min: least, Max: most})
 		if err != nil {
 			*p = podCapacity{} // the former rate is that of other requests
 			return err
 		}
-		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size, most}
+		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size, least, most}
 	}
 	return nil
 }

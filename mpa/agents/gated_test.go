@@ -11,6 +11,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
+	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
@@ -122,6 +123,43 @@ func TestCapacityOfABoundLimit(t *testing.T) {
 	assert.Equal(t, 3, known.PodLimit)
 	assert.Less(t, known.PodRate, 60., "%s", r.Reason)
 	assert.Greater(t, known.PodRate, 30., "%s", r.Reason)
+}
+
+// A pod that has to let in more than is best has the rate of what it lets in: where each request beside another makes it take
+// .05 more cpu, fifty at once are answered more slowly than ten. Another bound counts at once, also after a restart.
+func TestCapacityOfALeastLimit(t *testing.T) {
+	target := mpatest.Web()
+	target.SLO = mpa.SLO{Percentile: 95, Latency: 2}
+	var state []byte
+	s := 0
+	podRate := func(least int32, until int) float64 {
+		target.Limit = mpa.Range{Min: least, Max: 310}
+		agent := agents.NewCapacity(target)
+		if state != nil {
+			require.NoError(t, agent.UnmarshalJSON(state))
+		}
+		for ; s <= until; s += 15 {
+			n := 1 + s/75*2
+			net := capacity.Network{Demand: .01, Contention: .05, Wait: .04, Cores: 1}
+			rate := net.Throughput(n)
+			o := at(s, 4, 4*float64(n), 4*rate)
+			for i := range o.Pods {
+				o.Pods[i].Containers[0].Usage.CPU = int64(1000 * rate * net.Demand * (1 + net.Contention*float64(n-1)))
+			}
+			agent.Recommend(o)
+		}
+		var err error
+		state, err = agent.MarshalJSON()
+		require.NoError(t, err)
+		known, ok := agent.Known()
+		require.True(t, ok)
+		require.InDelta(t, .05, known.Contention.Value, .02)
+		require.GreaterOrEqual(t, known.PodLimit, int(least))
+		return known.PodRate
+	}
+	free := podRate(1, 1500)
+	require.Less(t, podRate(50, 1530), .85*free)
+	require.InDelta(t, free, podRate(1, 1560), .1*free)
 }
 
 // What a pod uses beyond its request, or without one, is no bound: that is its limit, if it has one. Of
