@@ -37,8 +37,8 @@ type Concurrency struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Initial int32 `json:"initial,omitempty"`
-	// MemoryShare of its memory limit is what requests may bring a pod to; 0.85 unless it says
-	// otherwise.
+	// MemoryShare of the memory that a pod requests, or of its limit where it uses more than
+	// it requests, is what requests may bring it to; 0.85 unless it says otherwise.
 	// +optional
 	// +default=0.85
 	// +kubebuilder:validation:Minimum=0
