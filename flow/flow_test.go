@@ -122,6 +122,7 @@ func TestRefusedSizes(t *testing.T) {
 		"# c\n\nsize,cdf\n":                   `f.csv:3: columns "size" and "cdf", want size_bytes and cdf`,
 		"size,cdf\n":                          `f.csv:1: columns "size" and "cdf", want size_bytes and cdf`,
 		"size_bytes,cdf\n":                    "f.csv:1: no sizes",
+		"# c\n\nsize_bytes,cdf\n":             "f.csv:3: no sizes",
 		"size_bytes,cdf\n1,0\n2,x\n":          `f.csv:3: cdf: "x" is no number`,
 		"size_bytes,cdf\n1e-300,1\n":          "f.csv: size_bytes: the mean is 1e-300, want at least one byte",
 		"size_bytes,cdf\n1,0\n2\n":            "f.csv:3: want two columns, size_bytes and cdf",

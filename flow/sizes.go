@@ -105,12 +105,11 @@ func ParseSizes(name string, r io.Reader, steps bool) (*Sizes, error) {
 	if err != nil {
 		return nil, csvError(name, err)
 	}
+	line, _ := in.FieldPos(0)
 	if head[0] != "size_bytes" || head[1] != "cdf" {
-		line, _ := in.FieldPos(0)
 		return nil, fmt.Errorf("%s:%d: columns %q and %q, want size_bytes and cdf", name, line, head[0], head[1])
 	}
 	var points []Point
-	line := 1
 	for {
 		fields, err := in.Read()
 		if errors.Is(err, io.EOF) {
