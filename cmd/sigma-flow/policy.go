@@ -26,7 +26,7 @@ type kernel struct {
 var _ follow.Kernel = &kernel{}
 
 // Order turns the order on, or changes it.
-func (k *kernel) Order(s follow.Settings) error {
+func (k *kernel) Order(s follow.Settings) (uint64, error) {
 	o := k.options
 	o.Thresholds, o.Floor, o.DSCP, o.Scope = s.Thresholds, s.Floor, s.DSCP, s.Scope
 	switch {
@@ -36,13 +36,13 @@ func (k *kernel) Order(s follow.Settings) error {
 		o.Rate *= linkShare
 	}
 	if o.Rate == 0 {
-		return &follow.Refused{Reason: v1alpha1.ReasonUnknownRate, Err: fmt.Errorf("the uplink %s does not say its rate: give one in the policy, or to the agent with --rate", o.Uplink)}
+		return 0, &follow.Refused{Reason: v1alpha1.ReasonUnknownRate, Err: fmt.Errorf("the uplink %s does not say its rate: give one in the policy, or to the agent with --rate", o.Uplink)}
 	}
-	_, err := node.TurnOn(o)
+	id, err := node.TurnOn(o)
 	if errors.Is(err, node.ErrForeign) {
-		return &follow.Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: err}
+		err = &follow.Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: err}
 	}
-	return err
+	return id, err
 }
 
 // Hint makes these the sizes of flows.

@@ -37,7 +37,8 @@ func TestOrderOfSettings(t *testing.T) {
 	k := &kernel{options: node.OrderOptions{Uplink: "up0", Pins: b.pins, Rate: kernelRate}, given: true}
 	require.NoError(t, nodetest.Within(b.Node, func() error {
 		scope := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}
-		require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, Scope: scope}))
+		_, err := k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, Scope: scope})
+		require.NoError(t, err)
 		for _, want := range [][]netip.Addr{scope, {}, scope[:1], nil} {
 			require.NoError(t, k.Scope(want))
 			s, err := k.State()
@@ -51,9 +52,11 @@ func TestOrderOfSettings(t *testing.T) {
 		}
 		before := uint64(0)
 		for _, on := range []bool{true, false, false} {
-			require.NoError(t, k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, DSCP: on}))
+			id, err := k.Order(follow.Settings{Thresholds: flow.Thresholds{10_000, 20_000}, Floor: .001, DSCP: on})
+			require.NoError(t, err)
 			s, err := k.State()
 			require.NoError(t, err)
+			require.Equal(t, id, s.ID)
 			require.NotEqual(t, before, s.ID, "whoever has set it")
 			before, s.ID = s.ID, 0
 			require.Equal(t, follow.State{On: true, Shaping: true, Thresholds: flow.Thresholds{10_000, 20_000}}, s)

@@ -20,9 +20,9 @@ import (
 
 // A Kernel orders the flows of a node's uplink. Every order in it is the follower's.
 type Kernel interface {
-	// Order puts settings in force, at once and as a whole. An error that is a [Refused] has a reason of its own; what was
-	// in force before stays.
-	Order(s Settings) error
+	// Order puts settings in force, at once and as a whole, and returns their ID. An error that is a [Refused] has a reason of
+	// its own; what was in force before stays.
+	Order(s Settings) (id uint64, err error)
 	// Hint makes these the sizes of flows in the order that is on, in the place of all others.
 	Hint(h flow.Hints) error
 	// Scope makes these the addresses whose flows are in bands by bytes, in the order that is on; nil makes it all.
@@ -349,10 +349,7 @@ func (f *Follower) change(state State) (State, error) {
 		// Somebody has put a queueing discipline of his own in the place: the program goes too.
 		err = errors.Join(err, f.Kernel.Off())
 	}
-	if state, err = f.after(err); err == nil {
-		f.appliedID = state.ID
-	}
-	return state, err
+	return f.after(err)
 }
 
 // order puts settings in force. What fails is tried again after a pause, the longer the more attempts have failed: each loads
@@ -366,7 +363,7 @@ func (f *Follower) order(s Settings) error {
 		return f.why
 	}
 	f.hinted = nil // the order may be a new one
-	f.why = f.Kernel.Order(s)
+	f.appliedID, f.why = f.Kernel.Order(s)
 	var refused *Refused
 	if f.why == nil || errors.As(f.why, &refused) {
 		f.tried = nil

@@ -29,21 +29,26 @@ type fake struct {
 	busy    error
 	foreign bool
 	fails   error
+	after   func() // what somebody does right after an order
 }
 
-func (f *fake) Order(s Settings) error {
+func (f *fake) Order(s Settings) (uint64, error) {
 	f.tries++
 	switch {
 	case f.fails != nil:
-		return f.fails
+		return 0, f.fails
 	case f.state.Elsewhere:
-		return errors.New("an order is on elsewhere: turn it off first")
+		return 0, errors.New("an order is on elsewhere: turn it off first")
 	case f.foreign:
-		return &Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: errors.New("somebody has put fq there")}
+		return 0, &Refused{Reason: v1alpha1.ReasonForeignQdisc, Err: errors.New("somebody has put fq there")}
 	}
 	f.orders++
 	f.last, f.state = s, State{On: true, Shaping: true, Thresholds: s.Thresholds, ID: uint64(f.orders), Scope: s.Scope}
-	return nil
+	id := f.state.ID
+	if f.after != nil {
+		f.after()
+	}
+	return id, nil
 }
 
 func (f *fake) Hint(h flow.Hints) error {
@@ -220,8 +225,11 @@ func TestDSCP(t *testing.T) {
 	is(b.given(on), 2, true)
 	is(b.given(nothing), 2, true)
 	b.kernel.state.ID = 100
+	b.kernel.after = func() { b.kernel.state.ID, b.kernel.after = 101, nil }
 	is(b.given(nothing), 3, true)
-	is(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = false })), 4, false)
+	is(b.given(nothing), 4, true)
+	is(b.given(nothing), 4, true)
+	is(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.DSCP = false })), 5, false)
 	b.given(on)
 	b.requires(b.given(spec(func(s *v1alpha1.FlowPolicySpec) { s.Mode = v1alpha1.Disabled })), v1alpha1.ReasonMode)
 	require.False(t, b.kernel.state.On)

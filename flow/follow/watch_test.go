@@ -25,7 +25,7 @@ type lockedFake struct {
 	fake
 }
 
-func (f *lockedFake) Order(s Settings) error {
+func (f *lockedFake) Order(s Settings) (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fake.Order(s)

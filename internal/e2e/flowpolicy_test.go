@@ -343,11 +343,11 @@ type fakeKernel struct {
 	at    time.Time
 }
 
-func (k *fakeKernel) Order(s follow.Settings) error {
+func (k *fakeKernel) Order(s follow.Settings) (uint64, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.state, k.at = follow.State{On: true, Shaping: true, Thresholds: s.Thresholds, Scope: s.Scope}, time.Now()
-	return nil
+	return 0, nil
 }
 
 func (k *fakeKernel) Hint(flow.Hints) error { return nil }
