@@ -195,6 +195,10 @@ concurrency-validation: ## learned limits and simulated curves beside real funct
 	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate
 	cd hack/concurrency && go run . page
 
+.PHONY: knative-restarts
+knative-restarts: ## restarts of Knative's autoscaler and activators under canaries, ROUNDS=20 of each, as root: writes docs/results/knative-restarts.md (25 minutes)
+	@hack/knative-restarts.sh
+
 .PHONY: knative-loop
 knative-loop: ## settings of a Knative Service with the real queue-proxy and autoscaler, as root: writes docs/results/knative-loop.md (40 minutes, a quiet machine; FLAGS='--parts gate')
 	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate

@@ -26,24 +26,30 @@ if [[ ! -d $folder ]]; then
 	trap 'rm -rf "$building"' EXIT
 	where() { go list -f '{{.Dir}}' "$1"; } # it fetches the module if need be
 
-	# Two programs listen on port 8080 and cannot be told another. Here both run on one machine,
-	# maybe twice at a time, and nobody calls them there: each takes any free port.
+	# Three programs listen on fixed ports, and the activator looks for the autoscaler by a name of the cluster's. Here all
+	# run on one machine, maybe twice at a time: what is called gets its port by the environment, the rest any free port.
 	cp go.mod go.sum "$building"
-	port() { # module, file, what to replace, by what
+	replace() { # module, file, what to replace, by what
 		local copy=$building/src/$1
-		mkdir -p "$(dirname "$copy")"
-		cp -r "$(go list -m -f '{{.Dir}}' "$1")" "$copy"
-		chmod -R u+w "$copy"
+		if [[ ! -d $copy ]]; then
+			mkdir -p "$(dirname "$copy")"
+			cp -r "$(go list -m -f '{{.Dir}}' "$1")" "$copy"
+			chmod -R u+w "$copy"
+			go mod edit -replace "$1=$copy" "$building/go.mod"
+		fi
 		if [[ $(grep -cF -- "$3" "$copy/$2") != 1 ]]; then
 			echo "knative: $2 of $1 does not have \"$3\" once" >&2
 			exit 1
 		fi
 		sed -i "s/$3/$4/" "$copy/$2"
-		go mod edit -replace "$1=$copy" "$building/go.mod"
 	}
 	go mod download knative.dev/pkg knative.dev/serving
-	port knative.dev/pkg injection/health_check.go 'HealthCheckDefaultPort = 8080' 'HealthCheckDefaultPort = 0'
-	port knative.dev/serving cmd/autoscaler/main.go 'statsServerAddr = ":8080"' 'statsServerAddr = ":0"'
+	replace knative.dev/pkg injection/health_check.go 'HealthCheckDefaultPort = 8080' 'HealthCheckDefaultPort = 0'
+	replace knative.dev/serving cmd/autoscaler/main.go '"log"' '"log"; "os"'
+	replace knative.dev/serving cmd/autoscaler/main.go 'statserver.New(statsServerAddr,' 'statserver.New(":"+os.Getenv("STATS_PORT"),'
+	replace knative.dev/serving cmd/activator/main.go 'pkgnet.GetServiceHostname("autoscaler", system.Namespace()) + autoscalerPort' '"localhost:" + os.Getenv("STATS_PORT")'
+	replace knative.dev/serving cmd/activator/main.go 'strconv.Itoa(networking.BackendHTTPPort)' 'os.Getenv("ACTIVATOR_PORT")'
+	replace knative.dev/serving cmd/activator/main.go 'strconv.Itoa(networking.BackendHTTP2Port)' '"0"'
 
 	for name in "${programs[@]}"; do
 		echo "knative: building $name" >&2

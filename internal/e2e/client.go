@@ -16,12 +16,14 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/podspace"
 )
 
-// A Client sends requests to a Knative Service and has its part of an ingress: it spreads them over the pods
-// that are ready as the Ingress says.
+// A Client sends requests to a Knative Service and has its part of an ingress: it spreads them over the Revisions
+// as the Ingress says, and within one over the activators where its Endpoints are these, or else over the
+// pods that are ready.
 type Client struct {
 	pods            *LivePods
 	namespace, name string
-	http            *http.Client
+	http            *http.Client // to pods
+	proxied         http.Client  // to activators
 	load            atomic.Pointer[clientLoad]
 
 	mu      sync.Mutex
@@ -39,6 +41,7 @@ type clientLoad struct {
 type Tally struct {
 	Answered int
 	Full     int // the function had no connection for them
+	Cut      int // in an activator that was killed, or on their way to it
 	Lost     int // by anything else
 }
 
@@ -49,7 +52,8 @@ const clientWaits = 2 * time.Minute
 func (p *LivePods) StartClient(t testing.TB, namespace, name string, atOnce int, period time.Duration) *Client {
 	c := &Client{
 		pods: p, namespace: namespace, name: name, due: Split{}, tallies: map[string]Tally{},
-		http: &http.Client{Transport: p.transport, Timeout: clientWaits},
+		http:    &http.Client{Transport: p.transport, Timeout: clientWaits},
+		proxied: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1 << 10, DisableCompression: true}, Timeout: clientWaits},
 	}
 	c.Send(atOnce, period)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -66,6 +70,7 @@ func (p *LivePods) StartClient(t testing.TB, namespace, name string, atOnce int,
 	t.Cleanup(func() {
 		cancel()
 		sent.Wait()
+		c.proxied.CloseIdleConnections()
 	})
 	return c
 }
@@ -76,25 +81,34 @@ func (c *Client) Send(atOnce int, period time.Duration) { c.load.Store(&clientLo
 // send sends a request.
 func (c *Client) send(ctx context.Context) {
 	revision := c.choose()
-	d := c.pods.enter(c.namespace, revision)
-	if d == nil {
-		c.count(revision, Tally{Lost: 1}, "no pod is ready")
-		return
+	a := c.pods.k.activatorOf(c.namespace, revision)
+	client, address := c.http, ""
+	if a != nil {
+		client, address = &c.proxied, fmt.Sprintf("127.0.0.1:%d", a.port)
+	} else {
+		d := c.pods.enter(c.namespace, revision)
+		if d == nil {
+			c.count(revision, Tally{Lost: 1}, "no pod is ready")
+			return
+		}
+		defer c.pods.leave(d)
+		address = fmt.Sprintf("%s:%d", d.ip, podspace.QueuePort)
 	}
-	defer c.pods.leave(d)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", d.ip, podspace.QueuePort), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
 	if err != nil {
 		c.count(revision, Tally{Lost: 1}, err.Error())
 		return
 	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		c.count(revision, Tally{Lost: 1}, err.Error())
-		return
+	request.Header.Set("Knative-Serving-Namespace", c.namespace) // as the Ingress wants them
+	request.Header.Set("Knative-Serving-Revision", revision)
+	response, err := client.Do(request)
+	if err == nil {
+		_, err = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
 	}
-	_, err = io.Copy(io.Discard, response.Body)
-	_ = response.Body.Close()
 	switch {
+	case err != nil && a != nil && a.killed.Load():
+		c.count(revision, Tally{Cut: 1}, "")
 	case err != nil:
 		c.count(revision, Tally{Lost: 1}, err.Error())
 	case response.StatusCode == http.StatusOK:
@@ -125,7 +139,7 @@ func (c *Client) count(revision string, one Tally, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.tallies[revision]
-	c.tallies[revision] = Tally{all.Answered + one.Answered, all.Full + one.Full, all.Lost + one.Lost}
+	c.tallies[revision] = Tally{all.Answered + one.Answered, all.Full + one.Full, all.Cut + one.Cut, all.Lost + one.Lost}
 	if one.Lost > 0 && len(c.lost) < 20 {
 		c.lost = append(c.lost, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), revision, why))
 	}

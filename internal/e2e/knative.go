@@ -35,23 +35,29 @@ var (
 	KnativeRevisions = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}
 	KnativeScalers   = schema.GroupVersionResource{Group: "autoscaling.internal.knative.dev", Version: "v1alpha1", Resource: "podautoscalers"}
 
+	knativeEndpoints = schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}
 	knativeIngresses = schema.GroupVersionResource{Group: "networking.internal.knative.dev", Version: "v1alpha1", Resource: "ingresses"}
 )
 
 const knativeSystem = "knative-serving"
 
-// Knative is Knative Serving on a cluster: its controller, autoscaler and webhook as processes.
-// There is no activator. The autoscaler reaches the pods through a proxy in this process: without [LivePods]
-// it has no figures, and keeps each Revision at its least number of pods. The part
+// Knative is Knative Serving on a cluster: its controller, autoscaler and webhook as processes, and activators
+// where a test starts them. They reach the pods through a proxy in this process: without [LivePods] the
+// autoscaler has no figures, and keeps each Revision at its least number of pods. The part
 // of the ingress is played by this process, which says of each Ingress that it is in force.
 type Knative struct {
 	Controller, Autoscaler, Webhook *Process
 
-	c      *Cluster
-	proxy  *httptest.Server
-	pods   atomic.Pointer[LivePods] // nil = none can be reached
-	mu     sync.Mutex
-	splits map[types.NamespacedName][]Split // by Service, as they came
+	c          *Cluster
+	proxy      *httptest.Server
+	stats      int                      // the port of the autoscaler that activators tell of requests
+	pods       atomic.Pointer[LivePods] // nil = none can be reached
+	mu         sync.Mutex
+	splits     map[types.NamespacedName][]Split  // by Service, as they came
+	activators map[string]*Activator             // by address, those in the Endpoints
+	known      map[string]*Activator             // by address, all
+	addresses  map[types.NamespacedName][]string // of what takes the requests to a Revision
+	turn       int                               // of the activators
 }
 
 // A Split is how requests are spread over Revisions, in percent.
@@ -70,7 +76,10 @@ func (c *Cluster) StartKnative(t testing.TB) *Knative {
 	t.Helper()
 	folder, err := knativeFolder()
 	require.NoError(t, err)
-	k := &Knative{c: c, splits: map[types.NamespacedName][]Split{}}
+	k := &Knative{
+		c: c, stats: FreePort(t), splits: map[types.NamespacedName][]Split{},
+		activators: map[string]*Activator{}, known: map[string]*Activator{}, addresses: map[types.NamespacedName][]string{},
+	}
 
 	c.Kubectl(t, "", "apply", "-f", filepath.Join(folder, "config"))
 	c.Kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
@@ -101,7 +110,7 @@ items:
 		c.Kubectl(t, strings.ReplaceAll(string(text), service, fmt.Sprintf("%s      port: %d\n", service, port)), "apply", "-f", "-")
 	}
 
-	k.Webhook = k.start(t, folder, "webhook", fmt.Sprintf("WEBHOOK_PORT=%d", port), "WEBHOOK_NAME=webhook")
+	k.Webhook = k.start(t, folder, "webhook", "webhook", fmt.Sprintf("WEBHOOK_PORT=%d", port), "WEBHOOK_NAME=webhook")
 	t.Cleanup(func() { k.Webhook.Kill(t) }) // asked to end, it would serve for 45 s more
 	Wait(t, "Knative's webhook", func() (string, bool) {
 		if !k.Webhook.Alive() {
@@ -123,20 +132,20 @@ items:
 		}
 		return all, ready == 3
 	})
-	k.Controller = k.start(t, folder, "controller")
-	k.Autoscaler = k.start(t, folder, "autoscaler", "HTTP_PROXY="+k.proxy.URL)
+	k.Controller = k.start(t, folder, "controller", "controller")
+	k.Autoscaler = k.start(t, folder, "autoscaler", "autoscaler", "HTTP_PROXY="+k.proxy.URL, fmt.Sprintf("STATS_PORT=%d", k.stats))
 	k.serveIngresses(t)
 	return k
 }
 
 // start starts one of Knative's programs as the administrator: their rights are not what we test.
 // Its address becomes that of an Endpoints object, which must not be a loopback; nobody calls it.
-func (k *Knative) start(t testing.TB, folder, program string, env ...string) *Process {
-	return startProcessWith(t, append(env,
-		"KUBECONFIG="+filepath.Join(k.c.Dir, "kubeconfig"), "SYSTEM_NAMESPACE="+knativeSystem,
-		"POD_NAME="+program, "POD_IP=198.51.100.1", "PROFILING_PORT=0", "KUBE_API_QPS=1000", "KUBE_API_BURST=1000",
+func (k *Knative) start(t testing.TB, folder, program, name string, env ...string) *Process {
+	return startProcessWith(t, append([]string{
+		"KUBECONFIG=" + filepath.Join(k.c.Dir, "kubeconfig"), "SYSTEM_NAMESPACE=" + knativeSystem,
+		"POD_NAME=" + name, "POD_IP=198.51.100.1", "PROFILING_PORT=0", "KUBE_API_QPS=1000", "KUBE_API_BURST=1000",
 		"CONFIG_LOGGING_NAME=config-logging", "CONFIG_OBSERVABILITY_NAME=config-observability",
-	), "knative-"+program, filepath.Join(folder, program))
+	}, env...), "knative-"+name, filepath.Join(folder, program))
 }
 
 // forward is the autoscaler's and Prometheus' way to a pod.
@@ -163,7 +172,12 @@ func (k *Knative) serveIngresses(t testing.TB) {
 			klog.V(2).InfoS("Status of an Ingress", "ingress", klog.KObj(ingress), "err", err)
 		}
 	}
-	_, err := factory.ForResource(knativeIngresses).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := factory.ForResource(knativeEndpoints).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    k.noteEndpoints,
+		UpdateFunc: func(_, object any) { k.noteEndpoints(object) },
+	})
+	require.NoError(t, err)
+	_, err = factory.ForResource(knativeIngresses).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    serve,
 		UpdateFunc: func(_, object any) { serve(object) },
 	})
