@@ -9,7 +9,7 @@
 // reach Prometheus and the metrics API, and a test can stop, age and falsify them
 // on either way.
 //
-// For Knative there are its controller, autoscaler and webhook from hack/knative. The pods of its Services
+// For Knative there are its controller, autoscaler, webhook and activators from hack/knative. The pods of its Services
 // are processes, a function in its cgroup behind the real queue-proxy, and a client sends them requests as
 // the Ingress says.
 //
