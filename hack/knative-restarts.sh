@@ -22,15 +22,15 @@ Controller, autoscaler, webhook, queue-proxy and two activators of Knative Servi
 
 Each round has two new Services with 200 and 100 requests a second. Of one the new Revision loses fewer requests than the old one, of the other nearly all. The fault comes up to 4 s after the numbers were learned, and once more up to 3 s after another target of the Revision that
 was promoted is measured. Each round asks for: the first Service has 10 % and then 50 % of its requests at the new Revision, and then all; the other 10 %, and then all at the old one, and in the end at a third with the former numbers; the target is kept, and comes to Knative's
-PodAutoscaler; no other split, no other Revision, and all requests by activators at the end.
+PodAutoscaler, or is taken back where an activator was killed: it is compared with what was before, and the function has connections still that lost requests hold; no other split, no other Revision, and all requests by activators at the end.
 
 - **The autoscaler is killed** (`kill -9`), and started again at once. The activators say that they are not ready while it is away, which the kubelet passes on after 25 s only.
 - **One of two activators is killed** (`kill -9`). After a second it leaves the Endpoints, as the kubelet sees that a container ended, and is started again in the same pod. What was in it is lost, whatever Revision it was for, and what comes in that second: nothing here tries such a request again, as some ingresses do. So are the
   few that find no connection of the function as a lost one still holds it.
 - **An activator is asked to end** (SIGTERM), as in a rolling update: another one is ready before. It leaves the Endpoints and ends by itself after 45 s, in which others may be asked to end too.
 
-| fault | rounds | promoted | taken back | targets kept | requests | lost by the Revision that is taken back | lost by the killed activator | lost else |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|
+| fault | rounds | promoted | taken back | targets kept | targets taken back | requests | lost by the Revision that is taken back | lost by the killed activator | lost else |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 TEXT
 	sed -n 's/^ *knative_restarts_test.go:[0-9]*: |/|/p' "$dir/e2e.txt"
 	cat <<'TEXT'

@@ -40,7 +40,7 @@ func (k *Knative) StartActivator(t testing.TB) *Activator {
 		fmt.Sprintf("ACTIVATOR_PORT=%d", a.port), fmt.Sprintf("STATS_PORT=%d", k.stats))
 	t.Cleanup(func() { // asked to end, it would serve for 45 s more
 		if a.Alive() {
-			a.Process.Kill(t)
+			a.Kill(t)
 		}
 	})
 	a.join(t)
@@ -91,7 +91,7 @@ func (a *Activator) WaitReady(t testing.TB) {
 func (a *Activator) KillAndRestart(t testing.TB) {
 	t.Helper()
 	a.killed.Store(true)
-	a.Process.Kill(t)
+	a.Kill(t)
 	time.Sleep(time.Second)
 	a.leave(t)
 	a.Restart(t)

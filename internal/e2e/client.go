@@ -102,8 +102,9 @@ func (c *Client) send(ctx context.Context) {
 	request.Header.Set("Knative-Serving-Namespace", c.namespace) // as the Ingress wants them
 	request.Header.Set("Knative-Serving-Revision", revision)
 	response, err := client.Do(request)
+	var said []byte
 	if err == nil {
-		_, err = io.Copy(io.Discard, response.Body)
+		said, err = io.ReadAll(response.Body)
 		_ = response.Body.Close()
 	}
 	switch {
@@ -116,7 +117,7 @@ func (c *Client) send(ctx context.Context) {
 	case response.Header.Get(fullHeader) != "":
 		c.count(revision, Tally{Full: 1}, "")
 	default:
-		c.count(revision, Tally{Lost: 1}, response.Status)
+		c.count(revision, Tally{Lost: 1}, fmt.Sprintf("%s: %.200s", response.Status, said))
 	}
 }
 

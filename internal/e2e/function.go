@@ -40,7 +40,7 @@ func (f *Function) serve() error {
 		return err
 	}
 	free := make(chan struct{}, max(1, f.Connections))
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.Connections > 0 {
 			select {
 			case free <- struct{}{}:
@@ -51,7 +51,11 @@ func (f *Function) serve() error {
 				return
 			}
 		}
-		time.Sleep(f.Wait)
+		select {
+		case <-time.After(f.Wait):
+		case <-r.Context().Done(): // nobody waits for the answer
+			return
+		}
 		simcheck.Compute(int64(f.CPU))
 	})
 	go func() {
