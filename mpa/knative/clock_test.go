@@ -45,3 +45,19 @@ func TestClockWentBack(t *testing.T) {
 	ahead.Since = start.Add(time.Minute)
 	assert.Contains(t, Decide(DefaultTiming(), ahead, seen).Reason, "after a pause")
 }
+
+// A canary whose numbers never count long enough would be taken back as worse, each time.
+func TestTimingRefused(t *testing.T) {
+	require.NoError(t, DefaultTiming().Check())
+	for name, change := range map[string]func(*Timing){
+		"least: -1s":                   func(t *Timing) { t.Least = -time.Second },
+		"least: 5m0s, longest: 5m59s":  func(t *Timing) { t.Longest = t.Least + 59*time.Second },
+		"least: 5m0s, longest: 169h0m": func(t *Timing) { t.Longest = 169 * time.Hour },
+		"ready: 0s":                    func(t *Timing) { t.Ready = 0 },
+		"pause: want 0s":               func(t *Timing) { t.Pause = -1 },
+	} {
+		x := DefaultTiming()
+		change(&x)
+		require.ErrorContains(t, x.Check(), name)
+	}
+}

@@ -251,8 +251,8 @@ func (t Timing) Check() error {
 	switch {
 	case t.Ready < time.Second || t.Ready > 24*time.Hour:
 		return fmt.Errorf("ready: %v, want 1s to 24h", t.Ready)
-	case t.Least < 0 || t.Longest < time.Second || t.Longest < t.Least || t.Longest > 7*24*time.Hour:
-		return fmt.Errorf("least: %v, longest: %v, want 0s to longest, and 1s to 168h", t.Least, t.Longest)
+	case t.Least < 0 || t.Longest < t.Least+time.Minute || t.Longest > 7*24*time.Hour: // the first minute does not count
+		return fmt.Errorf("least: %v, longest: %v, want 0s or more, and a minute longer to 168h", t.Least, t.Longest)
 	case t.Pause < 0:
 		return errors.New("pause: want 0s or more")
 	}
