@@ -70,7 +70,7 @@ func (s *knativeSite) awaitEver(name, what string, ok func(e2e.Split) bool) {
 
 func (s *knativeSite) awaitHistory(name, what string, ok func([]e2e.Split) bool) {
 	s.Helper()
-	for end := time.Now().Add(6 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if ok(s.k.Splits("default", name)) {
 			return
 		}
