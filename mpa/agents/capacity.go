@@ -209,6 +209,9 @@ func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		u, s, ok := usageOf(p, o.Time)
+		for j := range p.Containers {
+			w.Killed = w.Killed || p.Containers[j].Killed.After(a.now[0].Time)
+		}
 		if !p.Ready || p.Deleting || !ok {
 			continue
 		}

@@ -146,14 +146,15 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	if now == 0 {
 		return l.first(o, r)
 	}
-	back := false
+	back, beyond := false, false
 	for _, w := range l.worse {
 		// The guard of memory stands above all.
 		if bound := int32(min(float64(w.From), most)); w.Limit > w.From && r.Limit > bound || w.Limit < w.From && r.Limit < bound {
 			r.Limit, r.Reason, back = bound, fmt.Sprintf("%d requests at once, not %d: %s", bound, w.Limit, w.Reason), true
+			beyond = beyond || w.Limit > w.From && now > bound || w.Limit < w.From && now < bound
 		}
 	}
-	if b := l.before.Limit; b != 0 && now == l.last.Limit && float64(now) <= most && r.Limit != b {
+	if b := l.before.Limit; b != 0 && now == l.last.Limit && float64(now) <= most && r.Limit != b && !beyond {
 		r.Limit, r.Reason = now, fmt.Sprintf("%d requests at once are compared with %d before, %d of %d windows: %s", now, b, l.trials, limitTrials, r.Reason)
 		return r
 	}

@@ -42,8 +42,10 @@ func (r *trial) step() mpa.Recommendation {
 	o.Gates.Limit, o.Gates.Failed.Value = r.limit, failed
 	o.Pods[0].Containers[0].Killed = r.killed
 	said := r.limits.Look(o)
-	if _, known := r.limits.Known(); known && said.Limit != 0 {
-		r.limit = said.Limit
+	if _, known := r.limits.Known(); known || len(r.limits.Worse()) > 0 {
+		if said.Limit != 0 {
+			r.limit = said.Limit
+		}
 	}
 	return said
 }
@@ -56,7 +58,7 @@ func TestLimitsRateOfTheLimit(t *testing.T) {
 	r.limits.Remember([]agents.WorseLimit{{Time: mpatest.Begin, From: 3, Limit: 10, Reason: "it ran out of memory"}})
 	var said mpa.Recommendation
 	for range 30 {
-		r.limit = 10 // which a canary that comes to nothing leaves
+		r.limit = 10 // as after a canary that was taken back
 		said = r.step()
 	}
 	require.Equal(t, int32(3), said.Limit, said.Reason)
@@ -93,6 +95,14 @@ func TestLimitsAreTakenBack(t *testing.T) {
 				return 8, 150, 0
 			}
 		}, `3.85 % of the requests failed, at 10 0 %`},
+		"so many that the guard goes lower first": {func(r *trial, from int32) {
+			r.pod = func(limit int32) (float64, float64, float64) {
+				if limit != from {
+					return 4, 150, 50
+				}
+				return 8, 150, 0
+			}
+		}, `25 % of the requests failed, at 10 0 %`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &trial{limits: newLimits(t), limit: 10, pod: good}
