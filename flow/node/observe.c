@@ -99,13 +99,13 @@ int observe(struct __sk_buff *skb) {
 		if (!payload && !(flags & SYN))
 			return TCX_NEXT;
 		struct state fresh = {.first = now, .last = now};
-		map_update(&flows, &key, &fresh, 0);
+		if (!map_update(&flows, &key, &fresh, NOEXIST))
+			count(CREATED);
 		s = map_lookup(&flows, &key);
 		if (!s) {
 			count(UNKEPT);
 			return TCX_NEXT;
 		}
-		count(CREATED);
 	}
 	if (flags & SYN)
 		s->role = flags & ACK ? SERVER : CLIENT;

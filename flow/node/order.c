@@ -149,10 +149,12 @@ inline_always u8 put(struct __sk_buff *skb) {
 			}
 		} else if (payload) {
 			struct progress fresh = {.bytes = payload, .last = now};
-			if (map_update(&flows, &key, &fresh, 0))
-				count(UNKEPT);
-			else
+			if (!map_update(&flows, &key, &fresh, NOEXIST))
 				count(OPENED);
+			else if ((p = map_lookup(&flows, &key))) // another processor has opened it meanwhile
+				__sync_fetch_and_add(&p->bytes, payload);
+			else
+				count(UNKEPT);
 		}
 		if (p && set->hints && bytes >= set->above[0]) {
 			if (p->asked != set->hints) {

@@ -22,6 +22,7 @@ struct __sk_buff {
 
 enum { HASH = 1, ARRAY = 2, HASH_PERCPU = 5, ARRAY_PERCPU = 6, HASH_LRU = 9, RING = 27 };
 enum { TCX_NEXT = -1 };
+enum { NOEXIST = 1 }; // map_update keeps what another processor has stored meanwhile
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;

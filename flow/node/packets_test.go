@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
@@ -270,6 +271,23 @@ func TestLifeOfFlow(t *testing.T) {
 	require.Zero(t, evicted)
 	require.Empty(t, ended)
 	require.Empty(t, o.flows(t))
+}
+
+// Two processors that see the first packet of a flow at once count all bytes of it.
+func TestTwoProcessors(t *testing.T) {
+	o := open(t, Options{})
+	const each = 50_000
+	var group errgroup.Group
+	for range 2 {
+		group.Go(func() error {
+			_, err := o.objects.Observe.Run(&ebpf.RunOptions{Data: data(ack, 1000), Repeat: each})
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
+	list := o.flows(t)
+	require.Len(t, list, 1)
+	require.EqualValues(t, 2*each*1000, list[0].Bytes)
 }
 
 // A flow that sends nothing more is taken from the map.
