@@ -107,9 +107,9 @@ wrote to a folder (agent --out).`,
 				_, err = cmd.OutOrStdout().Write(text)
 				return err
 			case "table":
-				var r observe.Report
-				if err := json.Unmarshal(text, &r); err != nil {
-					return fmt.Errorf("%s: %w", from, err)
+				r, err := parseReport(from, text)
+				if err != nil {
+					return err
 				}
 				return r.Text(cmd.OutOrStdout())
 			}
@@ -118,6 +118,18 @@ wrote to a folder (agent --out).`,
 	}
 	cmd.Flags().StringVar(&format, "format", "table", "table or json")
 	return cmd
+}
+
+// parseReport refuses what no agent wrote.
+func parseReport(from string, text []byte) (*observe.Report, error) {
+	var r observe.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	if r.At.IsZero() {
+		return nil, fmt.Errorf("%s: at: it is missing: this is no agent's report", from)
+	}
+	return &r, nil
 }
 
 // mostReport is more than a report has.

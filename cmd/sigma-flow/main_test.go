@@ -190,7 +190,11 @@ func TestAgent(t *testing.T) {
 	require.NoError(t, agent.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, agent.Wait(), "%s", log)
 
-	_, err := called(t, "report", folder, "--format", "xml")
+	other := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(other, reportFile), []byte("{}"), 0o600))
+	_, err := called(t, "report", other)
+	require.ErrorContains(t, err, "at: it is missing: this is no agent's report")
+	_, err = called(t, "report", folder, "--format", "xml")
 	require.ErrorContains(t, err, `--format "xml": want table or json`)
 	text, err := called(t, "report", folder)
 	require.NoError(t, err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/node"
-	"github.com/sigma-scheduler/sigma/flow/observe"
 )
 
 // mostFlows are those that a map may have room for, of 56 bytes each.
@@ -123,9 +122,9 @@ func proposed(ctx context.Context, from string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var r observe.Report
-	if err := json.Unmarshal(text, &r); err != nil {
-		return "", fmt.Errorf("%s: %w", from, err)
+	r, err := parseReport(from, text)
+	if err != nil {
+		return "", err
 	}
 	if r.Thresholds == "" {
 		return "", fmt.Errorf("%s: the agent proposes none yet: %s", from, r.Reason)

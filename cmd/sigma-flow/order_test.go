@@ -25,7 +25,7 @@ import (
 
 func TestRefusedOrders(t *testing.T) {
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, reportFile), []byte(`{"reason": "10 sizes, want 250"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, reportFile), []byte(`{"at": "2026-03-01T12:00:00Z", "reason": "10 sizes, want 250"}`), 0o600))
 	for args, want := range map[string]string{
 		"on --thresholds 100k": "--rate: say how many bits",
 		"on --rate 1G":         "say --thresholds",
@@ -103,7 +103,7 @@ func TestOrder(t *testing.T) {
 
 	// A report's thresholds take over.
 	report := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(report, reportFile), []byte(`{"thresholds": "5k/50k/500k"}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(report, reportFile), []byte(`{"at": "2026-03-01T12:00:00Z", "thresholds": "5k/50k/500k"}`), 0o600))
 	later, waitLater, _ := on("--report", report, "--for", "0")
 	require.NoError(t, waitLater(), later)
 	signal(syscall.SIGTERM)

@@ -103,6 +103,11 @@ func TestBadConfig(t *testing.T) {
 	c.Learners = []string{"nobody"}
 	_, err := Compare(t.Context(), c)
 	require.ErrorContains(t, err, "unknown learner")
+	for _, name := range []string{"fixed:0", "fixed:99999999", "fixed:10x", "fixed:"} {
+		c.Learners = []string{name}
+		_, err = Compare(t.Context(), c)
+		require.ErrorContains(t, err, `learner "`+name+`": want fixed:1 to fixed:310`)
+	}
 	c = small()
 	c.Limits = nil
 	_, err = Compare(t.Context(), c)

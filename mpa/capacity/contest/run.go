@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -153,11 +155,15 @@ func (c *Config) learner(name string, seed uint64, best int) (capacity.Learner, 
 	if c.ByInterval {
 		s.Noise = interval / 1.96
 	}
-	fixed := 0
 	if name == Best {
 		return constant(best), nil
-	} else if n, _ := fmt.Sscanf(name, "fixed:%d", &fixed); n == 1 && fixed > 0 {
-		return constant(fixed), nil
+	}
+	if limit, ok := strings.CutPrefix(name, "fixed:"); ok {
+		n, err := strconv.Atoi(limit)
+		if most := c.Limits[len(c.Limits)-1]; err != nil || n < 1 || n > most {
+			return nil, fmt.Errorf("learner %q: want fixed:1 to fixed:%d", name, most)
+		}
+		return constant(n), nil
 	}
 	s.Unguarded = name == "paper" // it has none
 	return capacity.New(name, s)
