@@ -32,9 +32,12 @@ type Capacity struct {
 	settings capacity.Settings
 	learner  capacity.Learner
 	windows  []capacity.Window // told to the learner
-	now      []gateSample      // since the last window
-	pods     int               // ready, all the time since then
-	limit    int32             // in force, all the time since then
+	last     *capacity.Window  // the last one, told or not; nil = none
+	blamed   blame
+	other    float64      // share of the requests that fails by another cause than the limit; 0 = none
+	now      []gateSample // since the last window
+	pods     int          // ready, all the time since then
+	limit    int32        // in force, all the time since then
 	rates    []timed[float64]
 	wanted   []timed[int32]
 	pod      podCapacity
@@ -122,11 +125,24 @@ func (a *Capacity) Recommend(o *mpa.Observation) mpa.Recommendation {
 }
 
 func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
+	a.see(o)
+	return a.say(o)
+}
+
+// say is what is recommended by what was seen.
+func (a *Capacity) say(o *mpa.Observation) mpa.Recommendation {
+	r := a.advise(o)
+	if a.other > 0 && r.Limit > 0 {
+		r.Reason += fmt.Sprintf("; %.3g %% of the requests failed, and no fewer at a lower limit: what fails teaches nothing", 100*a.other)
+	}
+	return r
+}
+
+func (a *Capacity) advise(o *mpa.Observation) mpa.Recommendation {
 	g := &o.Gates
-	if !g.Inside.Known(o.Time, capacityWindow) || !g.Rate.Known(o.Time, capacityWindow) {
+	if !measured(o) {
 		return noOpinion("capacity", "no gate measures the requests")
 	}
-	a.see(o)
 	size, ok := a.size(o)
 	switch {
 	case !ok:
@@ -158,9 +174,17 @@ func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 	return r
 }
 
+// measured says whether gates measure the requests.
+func measured(o *mpa.Observation) bool {
+	return o.Gates.Inside.Known(o.Time, capacityWindow) && o.Gates.Rate.Known(o.Time, capacityWindow)
+}
+
 // see adds what gates measured, and ends a window that is long enough. One in which pods came
 // or went, or the limit changed, tells nothing.
 func (a *Capacity) see(o *mpa.Observation) {
+	if !measured(o) {
+		return
+	}
 	g := &o.Gates
 	if n := len(a.rates); n == 0 || a.rates[n-1].time.Before(g.Rate.Time) {
 		a.rates = append(since(a.rates, o.Time.Add(-capacityWindow)), timed[float64]{g.Rate.Time, g.Rate.Value})
@@ -177,10 +201,12 @@ func (a *Capacity) see(o *mpa.Observation) {
 		return
 	}
 	if w := a.window(o, length.Seconds()); w.Check() == nil {
-		if len(a.windows) >= capacityWindows {
-			a.learn(a.windows[capacityWindows/2:])
+		if a.last = &w; a.teaches(o, &w) {
+			if len(a.windows) >= capacityWindows {
+				a.learn(a.windows[capacityWindows/2:])
+			}
+			a.tell(w)
 		}
-		a.tell(w)
 	}
 	a.now = a.now[len(a.now)-1:] // it begins the next one
 }
@@ -209,9 +235,6 @@ func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		u, s, ok := usageOf(p, o.Time)
-		for j := range p.Containers {
-			w.Killed = w.Killed || p.Containers[j].Killed.After(a.now[0].Time)
-		}
 		if !p.Ready || p.Deleting || !ok {
 			continue
 		}
@@ -278,7 +301,7 @@ func (a *Capacity) size(o *mpa.Observation) (size mpa.Resources, ok bool) {
 			size, ok = s, true
 		}
 	}
-	if w := a.lastWindow(); w != nil && w.Memory.Number > float64(size.Memory) {
+	if w := a.last; w != nil && w.Memory.Number > float64(size.Memory) {
 		size.Memory = int64(w.MemoryLimit.Number)
 	}
 	return size, ok
@@ -346,6 +369,9 @@ func (a *Capacity) Shift(d time.Duration) {
 
 type capacityJSON struct {
 	Windows []capacity.Window `json:"windows,omitempty"`
+	Last    *capacity.Window  `json:"last,omitempty"`
+	Blamed  blame             `json:"blamed,omitzero"`
+	Other   float64           `json:"other,omitempty"`
 	Now     []gateSample      `json:"now,omitempty"`
 	Pods    int               `json:"pods,omitempty"`
 	Limit   int32             `json:"limit,omitempty"`
@@ -356,7 +382,7 @@ type capacityJSON struct {
 
 // MarshalJSON implements [mpa.Stateful].
 func (a *Capacity) MarshalJSON() ([]byte, error) {
-	return json.Marshal(capacityJSON{a.windows, a.now, a.pods, a.limit, a.rates, a.wanted, a.pod})
+	return json.Marshal(capacityJSON{a.windows, a.last, a.blamed, a.other, a.now, a.pods, a.limit, a.rates, a.wanted, a.pod})
 }
 
 // UnmarshalJSON implements [mpa.Stateful].
@@ -366,6 +392,11 @@ func (a *Capacity) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	a.learn(j.Windows)
+	a.last, a.blamed, a.other = j.Last, j.Blamed, j.Other
+	if n := len(a.windows); a.last == nil && n > 0 {
+		last := a.windows[n-1]
+		a.last = &last
+	}
 	a.now, a.pods, a.limit, a.rates, a.wanted, a.pod = j.Now, j.Pods, j.Limit, j.Rates, j.Wanted, j.Pod
 	return nil
 }

@@ -127,12 +127,15 @@ func (l *Limits) Look(o *mpa.Observation) mpa.Recommendation {
 }
 
 func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
-	told := l.capacity.lastWindow()
-	r := l.capacity.recommend(o)
+	seen := l.capacity.last
+	l.capacity.see(o)
 	l.follow(o)
-	if w := l.capacity.lastWindow(); w != nil && (told == nil || w.Time.After(told.Time)) {
+	if l.capacity.other > 0 {
+		l.before, l.settled = limitWindow{}, limitWindow{} // windows cannot be compared
+	} else if w := l.capacity.last; w != nil && (seen == nil || w.Time.After(seen.Time)) {
 		l.judge(o, w)
 	}
+	r := l.capacity.say(o)
 	if n := len(l.worse); r.Limit == 0 && n > 0 && l.worse[n-1].Limit == l.last.Limit {
 		// No pod tells anything where the limit in force takes all of them down.
 		r.Limit, r.Reason = l.worse[n-1].From, l.worse[n-1].Reason
@@ -266,6 +269,12 @@ func (l *Limits) judge(o *mpa.Observation, w *capacity.Window) {
 	switch l.trials++; {
 	case n.Failing >= limitFailing && n.Failing > 2*b.Failing && n.Failed >= 5:
 		l.reject(o.Time, fmt.Sprintf("at %d %.3g %% of the requests failed, at %d %.3g %%", n.Limit, 100*n.Failing, b.Limit, 100*b.Failing))
+		if n.Limit < b.Limit && !killedSince(o, l.since) {
+			// Too many inside are not the cause: the limit before is tried first.
+			l.capacity.excuse(func(w *capacity.Window) bool {
+				return w.Failing() && w.Limit.Number == float64(n.Limit) && w.Time.After(l.since)
+			})
+		}
 	case n.Full && n.Rate*(1+n.Share) < b.Rate*(1-b.Share):
 		l.reject(o.Time, fmt.Sprintf("at %d a pod that was full answered %.4g ± %.2g requests/s, at %d %.4g ± %.2g", n.Limit, n.Rate, n.Share*n.Rate, b.Limit, b.Rate, b.Share*b.Rate))
 	case l.trials >= limitTrials:
@@ -280,14 +289,6 @@ func (l *Limits) reject(now time.Time, why string) {
 		l.worse = l.worse[1:]
 	}
 	l.before, l.settled = limitWindow{}, limitWindow{}
-}
-
-// lastWindow returns the last one that the learner was told; nil = none.
-func (a *Capacity) lastWindow() *capacity.Window {
-	if len(a.windows) == 0 {
-		return nil
-	}
-	return &a.windows[len(a.windows)-1]
 }
 
 // Shift implements [mpa.Shifter].

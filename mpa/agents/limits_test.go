@@ -42,10 +42,8 @@ func (r *trial) step() mpa.Recommendation {
 	o.Gates.Limit, o.Gates.Failed.Value = r.limit, failed
 	o.Pods[0].Containers[0].Killed = r.killed
 	said := r.limits.Look(o)
-	if _, known := r.limits.Known(); known || len(r.limits.Worse()) > 0 {
-		if said.Limit != 0 {
-			r.limit = said.Limit
-		}
+	if k, _ := r.limits.Known(); k.Windows > 0 && said.Limit != 0 { // as Limited
+		r.limit = said.Limit
 	}
 	return said
 }

@@ -12,7 +12,7 @@ func newAIMD(s Settings) Learner { return &aimd{newLimiter(s, "aimd")} }
 func (a *aimd) Tell(w Window) {
 	a.hear(&w)
 	switch {
-	case w.failing():
+	case w.Failing():
 		a.set(a.limit * aimdBackoff)
 	case !w.Inside.Known || 2*w.Inside.Number >= a.limit:
 		a.set(a.limit + 1)

@@ -177,6 +177,36 @@ func TestNoiseTightensTheGuard(t *testing.T) {
 	}
 }
 
+func TestGuard(t *testing.T) {
+	tell := func(g *Guard, limit, inside, share, failed float64) {
+		g.Tell(Window{
+			Length: Some(1), Limit: Some(limit), Inside: Some(inside), Answered: Some(100), Failed: Some(failed), Memory: Some(share), MemoryLimit: Some(1.),
+		})
+	}
+	var g Guard
+	require.True(t, math.IsInf(g.Most(), 1))
+	require.Empty(t, g.Reason())
+	tell(&g, 4, 4, .4, 0) // 4 · .85 ÷ .4
+	require.InDelta(t, 8, g.Most(), 0)
+	tell(&g, 8, 8, .6, 0) // 8 · .85 ÷ .6 = 11.3: the window at 4 is not near 8
+	require.InDelta(t, 11, g.Most(), 0)
+	tell(&g, 8, 8, .55, 0) // the largest counts
+	require.InDelta(t, 11, g.Most(), 0)
+	require.Contains(t, g.Reason(), "7.5 % of the memory limit")
+	tell(&g, 10, 10, .5, 60) // failed: 7
+	require.InDelta(t, 7, g.Most(), 0)
+	require.Contains(t, g.Reason(), "failed at 10")
+	tell(&g, 7, 7, .2, 0)
+	require.InDelta(t, 7, g.Most(), 0, "until drift")
+	g.Drift()
+	require.True(t, math.IsInf(g.Most(), 1))
+	// Nothing can be said where the memory limit is missing, or nothing is inside.
+	g.Tell(Window{Length: Some(1), Limit: Some(5), Inside: Some(5), Answered: Some(1), Memory: Some(5)})
+	require.True(t, math.IsInf(g.Most(), 1))
+	tell(&g, 5, 0, .5, 0)
+	require.InDelta(t, 1, g.Most(), 0)
+}
+
 // A memory that ends at a limit: no learner behind the guard kills the pod, and the default
 // comes near the limit.
 func TestNoLearnerKills(t *testing.T) {
@@ -384,4 +414,16 @@ func ExampleNew() {
 	c, _ := l.Estimate()
 	fmt.Printf("limit %d, %.0f answers a second: %s\n", c.Limit, c.Rate.Value, c.Reason)
 	// Output: limit 8, 62 answers a second: frozen: 4 ms of cpu and 50 ms of waiting a request
+}
+
+// A guard lets a pod take the share of its memory that it is told.
+func TestGuardShare(t *testing.T) {
+	for share, want := range map[float64]float64{0: 8, .5: 5, .95: 9} {
+		l, err := New(Default, Settings{Min: 1, Max: 310, Initial: 10, Share: share})
+		require.NoError(t, err)
+		l.Tell(Window{Time: time.Unix(60, 0), Length: Some(60), Limit: Some(4), Inside: Some(4), Answered: Some(600), Memory: Some(40), MemoryLimit: Some(100)})
+		require.InDelta(t, want, Most(l), 0, "%v of the memory, of which 4 requests take .4", share)
+	}
+	_, err := New(Default, Settings{Min: 1, Max: 310, Initial: 10, Share: .96})
+	require.ErrorContains(t, err, "memory share: 0.96, want 0 to 0.95")
 }

@@ -60,7 +60,7 @@ func (g *golden) Tell(w Window) {
 		}
 	}
 	rate := w.rate().Number
-	if w.failing() {
+	if w.Failing() {
 		rate = 0
 	}
 	g.rates[place] = rate

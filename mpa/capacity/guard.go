@@ -12,8 +12,6 @@ const (
 	mostShare = .95
 	// afterKill is the share of a limit at which a pod failed that may be tried again.
 	afterKill = .7
-	// fewFailed requests tell nothing of a share.
-	fewFailed = 5
 )
 
 // A Guard bounds the limits that are tried by what is known of the memory. What a pod holds
@@ -21,15 +19,12 @@ const (
 // that took a share m of the memory limit allow n · .85 ÷ m. The largest memory per request
 // counts, of the windows with about as many inside as the last one's limit, or as there ever
 // were, since the last drift. After failures
-// at n nothing above .7 n is tried until drift. Failures that a lower limit does not halve, in
-// a pod whose memory suffices, have another cause: they bound nothing while they last.
+// at n nothing above .7 n is tried until drift.
 type Guard struct {
 	Share  float64 // of the memory limit that may be taken; 0 = .85
 	seen   []perRequest
 	last   float64 // limit
 	failed float64 // the smallest limit at which the pod failed; 0 = none
-	lost   float64 // share of the requests that failed there; +Inf = the memory may have been the cause
-	other  float64 // share of the requests that fails by another cause than the limit; 0 = none
 	memory float64 // the limit, in bytes
 }
 
@@ -49,7 +44,9 @@ func (g *Guard) Tell(w Window) {
 	}
 	n := w.Limit.Number
 	g.last = n
-	g.fail(&w)
+	if w.Failing() && (g.failed == 0 || n < g.failed) {
+		g.failed = n
+	}
 	share := w.share()
 	if !share.Known || !w.Inside.Known {
 		return
@@ -66,37 +63,6 @@ func (g *Guard) Tell(w Window) {
 	g.seen = append(g.seen, perRequest{n, w.Inside.Number, each})
 }
 
-// fail looks at the requests of a window that failed.
-func (g *Guard) fail(w *Window) {
-	n, lost := w.Limit.Number, w.lost()
-	if m := w.share(); m.Known && m.Number < g.allowed() && !w.Killed {
-		switch {
-		case g.other > 0 && lost >= g.other/2 && lost <= 2*g.other:
-			return
-		case n < g.failed && lost >= g.lost/2 && w.Failed.Number >= fewFailed:
-			g.failed, g.lost, g.other = 0, 0, max(lost, g.lost)
-			return
-		}
-	} else {
-		lost = math.Inf(1)
-	}
-	g.other = 0
-	switch {
-	case !w.failing():
-	case g.failed == 0 || n < g.failed:
-		g.failed, g.lost = n, lost
-	case n == g.failed:
-		g.lost = max(lost, g.lost)
-	}
-}
-
-func (g *Guard) allowed() float64 {
-	if g.Share == 0 {
-		return memoryShare
-	}
-	return g.Share
-}
-
 func (p *perRequest) add(inside, each float64) {
 	switch {
 	case inside < near*p.inside: // it tells less
@@ -111,7 +77,11 @@ func (p *perRequest) add(inside, each float64) {
 func (g *Guard) Most() float64 {
 	most := math.Inf(1)
 	if each := g.largest(); each > 0 {
-		most = g.allowed() / each
+		allowed := g.Share
+		if allowed == 0 {
+			allowed = memoryShare
+		}
+		most = allowed / each
 	}
 	if g.failed > 0 {
 		most = min(most, afterKill*g.failed)
@@ -183,9 +153,6 @@ func (g *guarded) Tell(w Window) {
 	}
 	g.told = true
 	g.guard.Tell(w)
-	if g.guard.other > 0 && w.failing() {
-		return // it tells nothing of the limit
-	}
 	g.learner.Tell(w)
 	if d, ok := g.learner.(drifter); ok && d.drifted() {
 		g.guard.Drift()

@@ -19,7 +19,7 @@ const lawTrials = 3
 func newLaw(s Settings) Learner { return &law{settings: s} }
 
 func (l *law) Tell(w Window) {
-	if w.failing() {
+	if w.Failing() {
 		return // what a dying pod used says nothing of its requests
 	}
 	if l.trials = append(l.trials, w); len(l.trials) > lawTrials {

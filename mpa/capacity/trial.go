@@ -43,7 +43,6 @@ func (t *Trial) Add(w Window) (whole Window, done bool, err error) {
 		plus(&t.sum.Answered, w.Answered)
 		plus(&t.sum.Failed, w.Failed)
 		plus(&t.sum.CPU, w.CPU)
-		t.sum.Killed = t.sum.Killed || w.Killed
 		t.sum.Inside.Known = t.sum.Inside.Known && w.Inside.Known
 		t.sum.Memory = Value{max(t.sum.Memory.Number, w.Memory.Number), t.sum.Memory.Known && w.Memory.Known}
 	}
@@ -76,7 +75,7 @@ func (t *Trial) ended() bool {
 	if least == 0 {
 		least = 2
 	}
-	if t.sum.Length.Number >= longest.Seconds() || t.sum.failing() {
+	if t.sum.Length.Number >= longest.Seconds() || t.sum.Failing() {
 		return true // a pod that fails is not tried any longer
 	}
 	n := float64(len(t.rates))

@@ -48,7 +48,7 @@ func (u *ucb) arm(width float64) int {
 
 func (u *ucb) Tell(w Window) {
 	rate := w.rate().Number
-	if w.failing() {
+	if w.Failing() {
 		rate = 0
 	}
 	// A limit that the guard held speaks for the arm that was asked for, too.

@@ -16,7 +16,7 @@ func newVegas(s Settings) Learner { return &vegas{limiter: newLimiter(s, "vegas"
 func (v *vegas) Tell(w Window) {
 	seconds := v.hear(&w)
 	step := max(1, math.Log10(v.limit))
-	if w.failing() {
+	if w.Failing() {
 		v.set(v.limit - step)
 		return
 	}

@@ -80,7 +80,7 @@ func (l *walk) Estimate() (Capacity, bool) {
 func (l *walk) Tell(w Window) {
 	n := int(w.Limit.Number)
 	l.changed = false
-	if w.failing() {
+	if w.Failing() {
 		l.fail(n)
 		return
 	}

@@ -48,7 +48,6 @@ type Window struct {
 	Quota       Value     `json:"quota,omitzero"`       // cores; 0 = no limit, so the node's cores are
 	Memory      Value     `json:"memory,omitzero"`      // bytes, the most in the window
 	MemoryLimit Value     `json:"memoryLimit,omitzero"` // bytes; 0 = no limit
-	Killed      bool      `json:"killed,omitzero"`      // the pod ran out of memory, which Memory need not show
 }
 
 // slack is how far a measured amount may pass its bound by rounding and by clocks that are
@@ -151,15 +150,15 @@ func (w *Window) saturated() bool {
 	return !w.Inside.Known || w.Inside.Number >= .9*w.Limit.Number
 }
 
-// failing says whether the pod lost more than a twentieth of its requests.
-func (w *Window) failing() bool {
-	return w.Failed.Known && w.Failed.Number > 0 && w.Failed.Number > .05*w.Answered.Number
-}
-
-// lost share of the requests.
-func (w *Window) lost() float64 {
+// Lost is the share of the requests that failed.
+func (w *Window) Lost() float64 {
 	if !w.Failed.Known || w.Failed.Number == 0 {
 		return 0
 	}
 	return w.Failed.Number / (w.Failed.Number + w.Answered.Number)
+}
+
+// Failing says whether the pod lost more than a twentieth of its requests.
+func (w *Window) Failing() bool {
+	return w.Failed.Known && w.Failed.Number > 0 && w.Failed.Number > .05*w.Answered.Number
 }

@@ -1,0 +1,115 @@
+package agents_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/mpa/mpatest"
+)
+
+// failing has two pods that answer 150 requests a second and hold 8, from a limit of 4 on, of which a
+// share fails.
+func failing(share func(minute int, limit int32) float64) *trial {
+	r := &trial{limit: 10}
+	r.pod = func(limit int32) (inside, rate, failed float64) {
+		inside, rate = min(8, 2*float64(limit)), min(150, 37*float64(limit))
+		s := share(r.seconds/60, limit)
+		return inside, rate * (1 - s), rate * s
+	}
+	return r
+}
+
+// minutes runs so many, keeps the state in JSON at times, and returns the lowest limit.
+func (r *trial) minutes(t *testing.T, n int) (lowest int32) {
+	lowest = r.limit
+	for range 4 * n {
+		r.step()
+		if lowest = min(lowest, r.limit); r.seconds%420 != 0 {
+			continue
+		}
+		text, err := json.Marshal(r.limits)
+		require.NoError(t, err)
+		r.limits = newLimits(t)
+		require.NoError(t, json.Unmarshal(text, r.limits))
+	}
+	return lowest
+}
+
+// What the pods call is down: a lower limit is tried and does not help. The limit goes back to what
+// it was while the outage lasts, and after it, however long it is.
+func TestLimitsInAnOutage(t *testing.T) {
+	for minutes, shares := range map[int][]float64{1: {.3}, 3: {.06, 1}, 30: {.06, .3, 1}, 200: {.3}} {
+		for _, share := range shares {
+			t.Run(fmt.Sprint(minutes, share), func(t *testing.T) {
+				const before = 30
+				r := failing(func(minute int, _ int32) float64 {
+					if minute >= before && minute < before+minutes {
+						return share
+					}
+					return 0
+				})
+				r.limits = newLimits(t)
+				r.minutes(t, before)
+				was := r.limit
+				require.GreaterOrEqual(t, was, int32(4))
+				r.minutes(t, min(minutes, 15))
+				if minutes > 15 {
+					assert.GreaterOrEqual(t, r.minutes(t, minutes-15), was, "while it lasts")
+					assert.Contains(t, r.step().Reason, fmt.Sprintf("%.3g %% of the requests failed, and no fewer at a lower limit", 100*share))
+				}
+				r.minutes(t, 15)
+				if minutes > 15 {
+					assert.Equal(t, was, r.limit)
+				}
+				r.minutes(t, 90)
+				assert.Equal(t, was, r.limit, "%v", r.limits.Worse())
+			})
+		}
+	}
+}
+
+// Too many inside are the cause: the limit stays below that, but for a trial after an hour; so does one
+// that pods were killed at.
+func TestLimitsTooHigh(t *testing.T) {
+	for name, share := range map[string]func(limit float64) float64{
+		"requests become too late": func(limit float64) float64 { return map[bool]float64{true: .88}[limit > 6] },
+		"a pod holds four":         func(limit float64) float64 { return max(0, 1-4/limit) },
+		"gradually":                func(limit float64) float64 { return min(1, max(0, (limit-6)/20)) },
+	} {
+		for _, high := range []int32{12, 100} {
+			t.Run(fmt.Sprint(name, high), func(t *testing.T) {
+				r := failing(func(minute int, limit int32) float64 {
+					if minute < 30 {
+						return 0
+					}
+					return share(float64(limit))
+				})
+				r.limits = newLimits(t)
+				r.minutes(t, 30)
+				r.limit = high // somebody sets it
+				r.minutes(t, 15)
+				bad := 0
+				for range 90 {
+					r.minutes(t, 1)
+					if share(float64(r.limit)) > .05 {
+						bad++
+					}
+				}
+				require.LessOrEqual(t, bad, 4, r.limit)
+			})
+		}
+	}
+	t.Run("killed", func(t *testing.T) {
+		r := failing(func(minute int, _ int32) float64 { return map[bool]float64{true: .5}[minute >= 30] })
+		r.limits = newLimits(t)
+		r.minutes(t, 30)
+		r.killed = mpatest.Begin.Add(29*time.Minute + 30*time.Second)
+		r.minutes(t, 20)
+		require.Equal(t, int32(1), r.limit)
+	})
+}
