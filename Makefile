@@ -96,7 +96,7 @@ mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 C
 
 .PHONY: flow-kernel
 flow-kernel: ## flows of real connections in one queue and in bands, as root: writes docs/results/flow-kernel.md (15 minutes, most of them waiting)
-	SIGMA_KERNEL='$(CURDIR)/docs/results/flow-kernel.md' go test ./cmd/sigma-flow -run '^TestKernel$$' -count=1 -timeout=60m -v
+	SIGMA_COMMIT=$$(git rev-parse --short HEAD) SIGMA_KERNEL='$(CURDIR)/docs/results/flow-kernel.md' go test ./cmd/sigma-flow -run '^TestKernel$$' -count=1 -timeout=60m -v
 
 .PHONY: flow-line
 flow-line: ## a full line with the order and an agent, and without, as root: writes docs/results/flow-line.md (2 minutes)

@@ -245,6 +245,6 @@ Times are milliseconds: mean of all / short (up to 100 kB) mean / short 99th per
 	summary("mean of all", all, "≤ .95", "≤ .85")
 	summary("long mean", long, "≤ 2.5", "≤ 1.5")
 	summary("simulated ÷ real, mean of all", simulated, "± .15", "± .08")
-	b.WriteString("\n`make flow-kernel`, as root.\n")
+	fmt.Fprintf(&b, "\n`make flow-kernel` at commit %s, as root.\n", os.Getenv("SIGMA_COMMIT"))
 	return b.String()
 }

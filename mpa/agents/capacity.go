@@ -34,7 +34,7 @@ type Capacity struct {
 	windows  []capacity.Window // told to the learner
 	last     *capacity.Window  // the last one, told or not; nil = none
 	blamed   blame
-	other    float64      // share of the requests that fails by another cause than the limit; 0 = none
+	other    otherCause
 	now      []gateSample // since the last window
 	pods     int          // ready, all the time since then
 	limit    int32        // in force, all the time since then
@@ -132,8 +132,11 @@ func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 // say is what is recommended by what was seen.
 func (a *Capacity) say(o *mpa.Observation) mpa.Recommendation {
 	r := a.advise(o)
-	if a.other > 0 && r.Limit > 0 {
-		r.Reason += fmt.Sprintf("; %.3g %% of the requests failed, and no fewer at a lower limit: what fails teaches nothing", 100*a.other)
+	if a.other.Lost > 0 && r.Limit > 0 {
+		if len(a.windows) == 0 {
+			r.Limit, r.Reason = a.other.Limit, fmt.Sprintf("%d requests at once, as before", a.other.Limit)
+		}
+		r.Reason += fmt.Sprintf("; %.3g %% of the requests failed, and no fewer at a lower limit: what fails teaches nothing", 100*a.other.Lost)
 	}
 	return r
 }
@@ -362,6 +365,13 @@ func (a *Capacity) mean(now time.Time, window time.Duration) float64 {
 func (a *Capacity) Shift(d time.Duration) {
 	shiftAll(a.rates, d)
 	shiftAll(a.wanted, d)
+	for i := range a.windows {
+		a.windows[i].Time = guard.Moved(a.windows[i].Time, d)
+	}
+	if a.last != nil {
+		a.last.Time = guard.Moved(a.last.Time, d)
+	}
+	a.blamed.Time, a.other.Since = guard.Moved(a.blamed.Time, d), guard.Moved(a.other.Since, d)
 	for i := range a.now {
 		a.now[i].Time = guard.Moved(a.now[i].Time, d)
 	}
@@ -371,7 +381,7 @@ type capacityJSON struct {
 	Windows []capacity.Window `json:"windows,omitempty"`
 	Last    *capacity.Window  `json:"last,omitempty"`
 	Blamed  blame             `json:"blamed,omitzero"`
-	Other   float64           `json:"other,omitempty"`
+	Other   otherCause        `json:"other,omitzero"`
 	Now     []gateSample      `json:"now,omitempty"`
 	Pods    int               `json:"pods,omitempty"`
 	Limit   int32             `json:"limit,omitempty"`

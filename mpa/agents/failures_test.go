@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
@@ -24,12 +26,13 @@ func failing(share func(minute int, limit int32) float64) *trial {
 	return r
 }
 
-// minutes runs so many, keeps the state in JSON at times, and returns the lowest limit.
-func (r *trial) minutes(t *testing.T, n int) (lowest int32) {
-	lowest = r.limit
+// minutes runs so many, keeps the state in JSON at times, and returns for how many the limit was below one.
+func (r *trial) minutes(t *testing.T, n int, limit int32) (below float64) {
 	for range 4 * n {
-		r.step()
-		if lowest = min(lowest, r.limit); r.seconds%420 != 0 {
+		if r.step(); r.limit < limit {
+			below += .25
+		}
+		if r.seconds%420 != 0 {
 			continue
 		}
 		text, err := json.Marshal(r.limits)
@@ -37,7 +40,7 @@ func (r *trial) minutes(t *testing.T, n int) (lowest int32) {
 		r.limits = newLimits(t)
 		require.NoError(t, json.Unmarshal(text, r.limits))
 	}
-	return lowest
+	return below
 }
 
 // What the pods call is down: a lower limit is tried and does not help. The limit goes back to what
@@ -54,19 +57,20 @@ func TestLimitsInAnOutage(t *testing.T) {
 					return 0
 				})
 				r.limits = newLimits(t)
-				r.minutes(t, before)
+				r.minutes(t, before, 0)
 				was := r.limit
 				require.GreaterOrEqual(t, was, int32(4))
-				r.minutes(t, min(minutes, 15))
+				r.minutes(t, min(minutes, 15), 0)
 				if minutes > 15 {
-					assert.GreaterOrEqual(t, r.minutes(t, minutes-15), was, "while it lasts")
+					// It looks again after an hour, and after two more.
+					assert.LessOrEqual(t, r.minutes(t, minutes-15, was), float64(minutes/60)*8, "while it lasts")
 					assert.Contains(t, r.step().Reason, fmt.Sprintf("%.3g %% of the requests failed, and no fewer at a lower limit", 100*share))
 				}
-				r.minutes(t, 15)
+				r.minutes(t, 15, 0)
 				if minutes > 15 {
 					assert.Equal(t, was, r.limit)
 				}
-				r.minutes(t, 90)
+				r.minutes(t, 90, 0)
 				assert.Equal(t, was, r.limit, "%v", r.limits.Worse())
 			})
 		}
@@ -90,12 +94,12 @@ func TestLimitsTooHigh(t *testing.T) {
 					return share(float64(limit))
 				})
 				r.limits = newLimits(t)
-				r.minutes(t, 30)
+				r.minutes(t, 30, 0)
 				r.limit = high // somebody sets it
-				r.minutes(t, 15)
+				r.minutes(t, 15, 0)
 				bad := 0
 				for range 90 {
-					r.minutes(t, 1)
+					r.minutes(t, 1, 0)
 					if share(float64(r.limit)) > .05 {
 						bad++
 					}
@@ -107,9 +111,74 @@ func TestLimitsTooHigh(t *testing.T) {
 	t.Run("killed", func(t *testing.T) {
 		r := failing(func(minute int, _ int32) float64 { return map[bool]float64{true: .5}[minute >= 30] })
 		r.limits = newLimits(t)
-		r.minutes(t, 30)
+		r.minutes(t, 30, 0)
 		r.killed = mpatest.Begin.Add(29*time.Minute + 30*time.Second)
-		r.minutes(t, 20)
+		r.minutes(t, 20, 0)
 		require.Equal(t, int32(1), r.limit)
 	})
+}
+
+// Failures of another cause may hide those of the limit: it looks again.
+func TestLimitsTooHighAfterAnOutage(t *testing.T) {
+	r := failing(func(minute int, limit int32) float64 {
+		switch {
+		case minute < 30:
+			return 0
+		case minute < 50:
+			return 1
+		}
+		return map[bool]float64{true: .5}[limit > 3]
+	})
+	r.limits = newLimits(t)
+	r.minutes(t, 120, 0)
+	require.LessOrEqual(t, r.limit, int32(3))
+	require.GreaterOrEqual(t, r.minutes(t, 60, 4), 58.)
+}
+
+// A clock that goes back in the middle changes nothing, nor does a kill in the time to come.
+func TestLimitsInAnOutageOfTheClock(t *testing.T) {
+	for name, step := range map[string]func(r *trial){
+		"back": func(r *trial) {
+			if r.seconds == 32*60 {
+				r.seconds -= 600
+				r.limits.Shift(-10 * time.Minute)
+			}
+		},
+		"a kill to come": func(r *trial) { r.killed = mpatest.Begin.Add(1000 * time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			down := false
+			r := failing(func(minute int, _ int32) float64 {
+				down = down || minute >= 30
+				return map[bool]float64{true: .3}[down]
+			})
+			r.limits = newLimits(t)
+			r.minutes(t, 29, 0)
+			was := r.limit
+			for range 15 {
+				r.minutes(t, 1, 0)
+				step(r)
+			}
+			require.Zero(t, r.minutes(t, 20, was))
+		})
+	}
+}
+
+// The pods fail from the first look on: they keep the limit that they have.
+func TestLimitsFailFromTheBeginning(t *testing.T) {
+	r := failing(func(int, int32) float64 { return .3 })
+	l := newLimits(t)
+	r.limits = l
+	r.limit = 40
+	agent := agents.Limited{Agent: mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation { return mpa.Recommendation{} }), Limits: l, Asks: true}
+	for range 4 * 15 {
+		r.seconds += 15
+		inside, rate, failed := r.pod(r.limit)
+		o := at(r.seconds, 2, inside, rate)
+		o.Gates.Limit, o.Gates.Failed.Value = r.limit, failed
+		if said := agent.Recommend(o); said.Limit > 0 {
+			r.limit = said.Limit
+		}
+	}
+	require.Equal(t, int32(40), r.limit)
 }

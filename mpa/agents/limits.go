@@ -32,6 +32,9 @@ const (
 	limitNoise = .03
 	// limitFailing is the share of requests that fail from which on a window is worse.
 	limitFailing = .02
+	// limitBlamed is the share of requests that fail before from which on more of them say nothing:
+	// they had begun to.
+	limitBlamed = .05
 	// limitMoved is the factor of the demand from which on the workload is another one, e^.4.
 	limitMoved = 1.49
 	// limitWorse is how many limits that were worse are remembered.
@@ -130,9 +133,11 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	seen := l.capacity.last
 	l.capacity.see(o)
 	l.follow(o)
-	if l.capacity.other > 0 {
-		l.before, l.settled = limitWindow{}, limitWindow{} // windows cannot be compared
-	} else if w := l.capacity.last; w != nil && (seen == nil || w.Time.After(seen.Time)) {
+	if l.capacity.other.Lost > 0 {
+		if l.before.Limit != 0 { // windows cannot be compared
+			l.before, l.settled = limitWindow{}, l.before
+		}
+	} else if w := l.capacity.last; w != nil && w != seen {
 		l.judge(o, w)
 	}
 	r := l.capacity.say(o)
@@ -267,7 +272,7 @@ func (l *Limits) judge(o *mpa.Observation, w *capacity.Window) {
 		return
 	}
 	switch l.trials++; {
-	case n.Failing >= limitFailing && n.Failing > 2*b.Failing && n.Failed >= 5:
+	case n.Failing >= limitFailing && n.Failing > 2*b.Failing && n.Failed >= 5 && b.Failing < limitBlamed:
 		l.reject(o.Time, fmt.Sprintf("at %d %.3g %% of the requests failed, at %d %.3g %%", n.Limit, 100*n.Failing, b.Limit, 100*b.Failing))
 		if n.Limit < b.Limit && !killedSince(o, l.since) {
 			// Too many inside are not the cause: the limit before is tried first.
@@ -348,7 +353,7 @@ func (a *Limited) Recommend(o *mpa.Observation) mpa.Recommendation {
 	if r.Limit = 0; !a.Asks || a.said.Limit == 0 {
 		return r
 	}
-	if o.Gates.Limit > 0 && len(a.Limits.capacity.windows) == 0 {
+	if c := a.Limits.capacity; o.Gates.Limit > 0 && len(c.windows) == 0 && c.other.Lost == 0 {
 		return r // first what there is is measured
 	}
 	if r.Limit = a.said.Limit; r.Limit != o.Gates.Limit && a.said.Reason != r.Reason {
