@@ -34,6 +34,8 @@ type options struct {
 	linger, drain                  time.Duration
 	readyByTarget                  bool
 	gate                           gate.Options
+	proxy                          gate.ProxyOptions
+	onLeave, forwarded             string
 
 	ending atomic.Int64 // until when, in Unix nanoseconds, the pod is taken to end
 }
@@ -80,7 +82,7 @@ then callers are told to close their connections.`,
 		SilenceErrors: true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
-	o.gate = gate.DefaultOptions()
+	o.gate, o.proxy = gate.DefaultOptions(), gate.DefaultProxyOptions()
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", ":8080", "address for requests")
 	flags.StringVar(&o.target, "target", "", "server that requests are passed on to, http://HOST:PORT (required); an IPv6 address needs no brackets before a port")
@@ -91,6 +93,13 @@ then callers are told to close their connections.`,
 	flags.StringVar(&o.limitFile, "limit-file", "", "file with the limit, which is followed")
 	flags.IntVar(&o.gate.Queue, "queue", o.gate.Queue, "requests that wait, at most")
 	flags.DurationVar(&o.gate.MaxWait, "wait", o.gate.MaxWait, "how long a request waits, at most")
+	flags.DurationVar(&o.proxy.Abandoned, "abandoned", o.proxy.Abandoned, "how long a request whose caller has left stays inside while the server works on it, at most; and how long a caller may take none of its answer")
+	flags.StringVar(&o.onLeave, "on-leave", "hold", "for a request whose caller leaves: hold = it stays inside until the server has ended it; cancel = it ends at once, though the server may work on")
+	flags.Int64Var(&o.proxy.BodyRate, "body-rate", o.proxy.BodyRate, "bytes a second that a request's body has to come with, after 10 s; 0 = any")
+	flags.DurationVar(&o.proxy.BodyLongest, "body-longest", o.proxy.BodyLongest, "how long the gate waits for a request's body in all; 0 = any time")
+	flags.IntVar(&o.proxy.Upgraded, "upgraded", o.proxy.Upgraded, "upgraded connections at once, such as WebSockets; they do not count to --limit")
+	flags.IntVar(&o.proxy.Connections, "connections", o.proxy.Connections, "connections at once; further ones wait to be accepted")
+	flags.StringVar(&o.forwarded, "forwarded", string(o.proxy.Forwarded), "append = the caller's address is added to X-Forwarded-For; keep = nothing is; all = X-Forwarded-Host and X-Forwarded-Proto too where they are missing")
 	flags.StringVar(&o.cgroup, "cgroup", "", "name of the server's cgroup below /sys/fs/cgroup, where it can be seen: windows then have cpu and memory")
 	flags.DurationVar(&o.linger, "linger", 3*time.Second, "how long new requests are taken after SIGTERM, until no Service sends any")
 	flags.DurationVar(&o.drain, "drain", 25*time.Second, "how long requests may take to end after that")
@@ -104,6 +113,18 @@ func (o *options) check() error {
 	o.target = bracketed(o.target)
 	if err := o.gate.Check(); err != nil {
 		return fmt.Errorf("--%w", err)
+	}
+	if o.onLeave != "hold" && o.onLeave != "cancel" {
+		return fmt.Errorf("--on-leave %q: want hold or cancel", o.onLeave)
+	}
+	o.proxy.Target, o.proxy.Cancel, o.proxy.Forwarded = o.target, o.onLeave == "cancel", gate.Forwarded(o.forwarded)
+	o.proxy.Ends = o.ends
+	o.proxy.Failed = func(err error) { glog.Warningf("%s: %v", o.target, err) }
+	if err := o.proxy.Check(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	if o.proxy.Connections < o.gate.Limit {
+		return fmt.Errorf("--connections %d: want at least --limit, %d", o.proxy.Connections, o.gate.Limit)
 	}
 	if o.drain < 0 || o.linger < 0 {
 		return fmt.Errorf("--drain %v, --linger %v: want 0 or more", o.drain, o.linger)
@@ -160,12 +181,12 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	proxy, err := gate.Proxy(o.target, func(err error) { glog.Warningf("%s: %v", o.target, err) })
+	proxy, err := gate.NewProxy(g, o.proxy)
 	if err != nil {
-		return fmt.Errorf("--target %w", err)
+		return fmt.Errorf("--%w", err)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(g, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(g, proxy, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var ready atomic.Bool
 	seen := http.NewServeMux()
 	seen.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -203,7 +224,7 @@ func run(ctx context.Context, o *options) error {
 	}{
 		{"listen", o.listen, func(l net.Listener) error {
 			defer endAside()
-			return o.serve(inner, l, g, o.closing(g.Handler(proxy)))
+			return o.serve(inner, l, proxy)
 		}},
 		{"admin", o.admin, func(l net.Listener) error { return serve(aside, l, g.Admin(), never, time.Second) }},
 		{"metrics", o.metrics, func(l net.Listener) error { return serve(aside, l, seen, never, time.Second) }},
@@ -257,17 +278,6 @@ func (o *options) emptied(ctx context.Context, g *gate.Gate) {
 // ends reports whether the pod is about to end.
 func (o *options) ends() bool { return time.Now().UnixNano() < o.ending.Load() }
 
-// closing tells callers of a pod that ends to make another connection for their next request,
-// which then goes to another pod.
-func (o *options) closing(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if o.ends() && r.Header.Get("Upgrade") == "" {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // lingers returns how long requests are taken after SIGTERM: not again where /drain has waited.
 func (o *options) lingers() time.Duration {
 	if o.ends() {
@@ -278,24 +288,27 @@ func (o *options) lingers() time.Duration {
 
 func never() time.Duration { return 0 }
 
-// serve is that of the requests. What is inside when no server knows of it any more, as are
-// connections that were upgraded, has the rest of the time to end.
-func (o *options) serve(ctx context.Context, listener net.Listener, g *gate.Gate, handler http.Handler) error {
-	err := serve(ctx, listener, handler, o.lingers, o.drain)
-	if err != nil {
+// serve passes requests on until ctx ends, and for a while longer; what is under way then has the
+// rest of the time to end.
+func (o *options) serve(ctx context.Context, listener net.Listener, proxy *gate.Proxy) error {
+	failed := make(chan error, 1)
+	go func() { failed <- proxy.Serve(listener) }()
+	select {
+	case err := <-failed:
 		return err
+	case <-ctx.Done():
 	}
-	ticks := time.NewTicker(looked)
-	defer ticks.Stop()
-	for late := time.Now().Add(o.drain); ; <-ticks.C {
-		inside, waiting, _ := g.Now()
-		switch {
-		case inside+waiting == 0:
-			return nil
-		case time.Now().After(late):
-			return fmt.Errorf("%d connections were cut off: they took longer than --drain %v", inside, o.drain)
-		}
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(o.lingers()):
 	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.drain)
+	defer cancel()
+	if cut := proxy.Shutdown(late); cut > 0 {
+		return fmt.Errorf("%s: %d requests and connections were cut off: they took longer than --drain %v", listener.Addr(), cut, o.drain)
+	}
+	return <-failed
 }
 
 // serve answers until ctx ends, and for a while longer; the requests under way then have

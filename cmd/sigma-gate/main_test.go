@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
 
 func freeAddress(t *testing.T) string {
@@ -161,7 +159,9 @@ func TestBracketed(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
-	o := &options{target: "http://::1:" + port, gate: gate.DefaultOptions()}
+	o := &options{}
+	command(o)
+	o.target = "http://::1:" + port
 	require.NoError(t, o.check())
 	require.NoError(t, o.reached(t.Context()))
 }

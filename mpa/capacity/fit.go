@@ -33,6 +33,7 @@ func merged(trials []Window) (list []Window, counts []float64) {
 		m.Inside.Number = (m.Inside.Number*old + w.Inside.Number*more) / (old + more)
 		m.Length.Number += more
 		m.Answered.Number += w.Answered.Number
+		m.Gone.Number += w.Gone.Number
 		m.CPU.Number += w.CPU.Number
 		counts[k]++
 	}

@@ -42,6 +42,7 @@ func (t *Trial) Add(w Window) (whole Window, done bool, err error) {
 		t.sum.Length.Number += w.Length.Number
 		plus(&t.sum.Answered, w.Answered)
 		plus(&t.sum.Failed, w.Failed)
+		plus(&t.sum.Gone, w.Gone)
 		plus(&t.sum.CPU, w.CPU)
 		t.sum.Inside.Known = t.sum.Inside.Known && w.Inside.Known
 		t.sum.Memory = Value{max(t.sum.Memory.Number, w.Memory.Number), t.sum.Memory.Known && w.Memory.Known}

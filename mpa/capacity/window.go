@@ -44,6 +44,7 @@ type Window struct {
 	Inside      Value     `json:"inside,omitzero"`      // mean number of requests let in and not answered
 	Answered    Value     `json:"answered,omitzero"`    // requests answered well
 	Failed      Value     `json:"failed,omitzero"`      // requests lost, or answered with an error of the pod
+	Gone        Value     `json:"gone,omitzero"`        // requests whose caller left before the answer was complete
 	CPU         Value     `json:"cpu,omitzero"`         // core-seconds used
 	Quota       Value     `json:"quota,omitzero"`       // cores; 0 = no limit, so the node's cores are
 	Memory      Value     `json:"memory,omitzero"`      // bytes, the most in the window
@@ -65,6 +66,7 @@ func (w *Window) Check() error {
 		{"inside", w.Inside},
 		{"answered", w.Answered},
 		{"failed", w.Failed},
+		{"gone", w.Gone},
 		{"cpu", w.CPU},
 		{"quota", w.Quota},
 		{"memory", w.Memory},
@@ -104,12 +106,12 @@ func (w *Window) rate() Value {
 	return Some(w.Answered.Number / w.Length.Number)
 }
 
-// demand in core-seconds a request.
+// demand in core-seconds a request. The pod works also on requests whose callers have left.
 func (w *Window) demand() Value {
 	if !w.Answered.Known || !w.CPU.Known || w.Answered.Number == 0 || w.CPU.Number == 0 {
 		return Value{}
 	}
-	return Some(w.CPU.Number / w.Answered.Number)
+	return Some(w.CPU.Number / (w.Answered.Number + w.Gone.Number))
 }
 
 // cores that the pod may use.

@@ -147,3 +147,13 @@ func (g *Gate) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(descRequests, prometheus.CounterValue, float64(r.n), r.result)
 	}
 }
+
+var descUpgraded = prometheus.NewDesc("sigma_gate_upgraded", "Connections that were upgraded, such as WebSockets.", nil, nil)
+
+// Describe implements [prometheus.Collector].
+func (p *Proxy) Describe(to chan<- *prometheus.Desc) { to <- descUpgraded }
+
+// Collect implements [prometheus.Collector].
+func (p *Proxy) Collect(to chan<- prometheus.Metric) {
+	to <- prometheus.MustNewConstMetric(descUpgraded, prometheus.GaugeValue, float64(p.Upgraded()))
+}

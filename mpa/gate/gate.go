@@ -59,7 +59,8 @@ var ErrChanged = errors.New("the limit has changed within the window")
 // An Outcome of a request that was let in.
 type Outcome int
 
-// Answered well, Failed by an error of the pod, or Gone: its caller left before the answer.
+// Answered well, Failed by an error of the pod, or Gone: its caller left before the answer was
+// complete.
 const (
 	Answered Outcome = iota
 	Failed
@@ -83,6 +84,7 @@ type Gate struct {
 	limit   int
 	changes uint64
 	inside  int
+	open    int       // of those inside, requests whose body still comes
 	waiting list.List // of *waiter
 	since   time.Time // up to which Busy is counted
 	totals  Totals
@@ -95,6 +97,7 @@ type Gate struct {
 type waiter struct {
 	in    chan struct{} // closed when it is let in
 	isIn  bool
+	open  bool
 	place *list.Element
 }
 
@@ -115,27 +118,71 @@ func New(o Options) (*Gate, error) {
 
 // Enter waits until the request may go in. The caller calls leave once, when it has ended.
 func (g *Gate) Enter(ctx context.Context) (leave func(Outcome), err error) {
-	came := time.Now()
-	if err := g.enter(ctx); err != nil {
+	v, err := g.visit(ctx, false)
+	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
-	g.waited.Observe(begun.Sub(came).Seconds())
-	return func(o Outcome) {
-		g.took.Observe(time.Since(begun).Seconds())
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.leave(o)
-	}, nil
+	return v.leave, nil
 }
 
-func (g *Gate) enter(ctx context.Context) error {
+// A visit is the time of one request inside.
+type visit struct {
+	gate  *Gate
+	begun time.Time
+	open  bool
+}
+
+// visit waits until the request may go in. The body of an open one is not there as a whole: such
+// requests have at most half of the limit, so that callers who send slowly leave the rest to
+// others.
+func (g *Gate) visit(ctx context.Context, open bool) (*visit, error) {
+	came := time.Now()
+	if err := g.enter(ctx, open); err != nil {
+		return nil, err
+	}
+	v := &visit{gate: g, begun: time.Now(), open: open}
+	g.waited.Observe(v.begun.Sub(came).Seconds())
+	return v, nil
+}
+
+// whole notes that the body of an open request has come.
+func (v *visit) whole() {
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	if v.open {
+		v.open = false
+		v.gate.open--
+		v.gate.admit()
+	}
+}
+
+func (v *visit) leave(o Outcome) {
+	v.gate.took.Observe(time.Since(v.begun).Seconds())
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	v.gate.leave(o, v.open)
+	v.open = false
+}
+
+// try lets a request in that need not wait; nil = it has to.
+func (g *Gate) try(open bool) *visit {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.hasRoom(open) {
+		return nil
+	}
+	g.in(open)
+	g.waited.Observe(0)
+	return &visit{gate: g, begun: g.since, open: open}
+}
+
+func (g *Gate) enter(ctx context.Context, open bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	g.mu.Lock()
-	if g.waiting.Len() == 0 && g.hasRoom() {
-		g.in(1)
+	if g.hasRoom(open) { // then nobody waits who could take it
+		g.in(open)
 		g.mu.Unlock()
 		return nil
 	}
@@ -144,7 +191,7 @@ func (g *Gate) enter(ctx context.Context) error {
 		g.mu.Unlock()
 		return ErrFull
 	}
-	w := &waiter{in: make(chan struct{})}
+	w := &waiter{in: make(chan struct{}), open: open}
 	w.place = g.waiting.PushBack(w)
 	g.mu.Unlock()
 
@@ -163,7 +210,7 @@ func (g *Gate) enter(ctx context.Context) error {
 	case w.isIn && left == nil:
 		return nil // both at once
 	case w.isIn:
-		g.leave(Gone)
+		g.leave(Gone, open)
 		return left
 	case left != nil:
 		g.totals.Left++
@@ -175,8 +222,12 @@ func (g *Gate) enter(ctx context.Context) error {
 	return left
 }
 
-func (g *Gate) leave(o Outcome) {
-	g.in(-1)
+func (g *Gate) leave(o Outcome, open bool) {
+	g.count()
+	g.inside--
+	if open {
+		g.open--
+	}
 	switch o {
 	case Answered:
 		g.totals.Answered++
@@ -189,13 +240,18 @@ func (g *Gate) leave(o Outcome) {
 }
 
 // hasRoom reports whether one more may be inside.
-func (g *Gate) hasRoom() bool { return g.limit == 0 || g.inside < g.limit }
+func (g *Gate) hasRoom(open bool) bool {
+	return g.limit == 0 || g.inside < g.limit && (!open || g.open < max(1, g.limit/2))
+}
 
-// in changes the number inside, and counts the time up to now.
-func (g *Gate) in(by int) {
+// in lets one more in, and counts the time up to now.
+func (g *Gate) in(open bool) {
 	g.count()
-	g.inside += by
-	if by > 0 && g.admitted != nil {
+	g.inside++
+	if open {
+		g.open++
+	}
+	if g.admitted != nil {
 		g.admitted(g.inside, g.limit)
 	}
 }
@@ -206,13 +262,17 @@ func (g *Gate) count() {
 	g.since = now
 }
 
-// admit lets in who has waited longest.
+// admit lets in who has waited longest of those who may.
 func (g *Gate) admit() {
-	for g.waiting.Len() > 0 && g.hasRoom() {
-		w := g.waiting.Remove(g.waiting.Front()).(*waiter)
-		w.isIn = true
-		close(w.in)
-		g.in(1)
+	for e := g.waiting.Front(); e != nil && g.hasRoom(false); {
+		w, next := e.Value.(*waiter), e.Next()
+		if g.hasRoom(w.open) {
+			g.waiting.Remove(e)
+			w.isIn = true
+			close(w.in)
+			g.in(w.open)
+		}
+		e = next
 	}
 }
 
@@ -300,6 +360,7 @@ func (g *Gate) Window(ctx context.Context, length time.Duration) (capacity.Windo
 		Inside:   capacity.Some((after.Busy - before.Busy).Seconds() / seconds),
 		Answered: capacity.Some(float64(after.Answered - before.Answered)),
 		Failed:   capacity.Some(float64(after.Failed - before.Failed)),
+		Gone:     capacity.Some(float64(after.Gone - before.Gone)),
 	}
 	if known && ok && now.CPU >= used.CPU && now.Quota == used.Quota && now.MemoryLimit == used.MemoryLimit { // else it is another container
 		w.CPU, w.Quota = capacity.Some(now.CPU-used.CPU), capacity.Some(now.Quota)

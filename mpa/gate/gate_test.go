@@ -166,7 +166,7 @@ func TestWindow(t *testing.T) {
 		require.NoError(t, w.Check())
 		w.Time = time.Time{}
 		assert.Equal(t, capacity.Window{
-			Length: capacity.Some(4), Limit: capacity.Some(4), Inside: capacity.Some(1), Answered: capacity.Some(2), Failed: capacity.Some(2),
+			Length: capacity.Some(4), Limit: capacity.Some(4), Inside: capacity.Some(1), Answered: capacity.Some(2), Failed: capacity.Some(2), Gone: capacity.Some(0),
 			CPU: capacity.Some(.5), Quota: capacity.Some(.5), Memory: capacity.Some(3 << 20), MemoryLimit: capacity.Some(8 << 20),
 		}, w)
 
@@ -287,19 +287,17 @@ func TestProxy(t *testing.T) {
 	inner.Start()
 	defer inner.Close()
 	var failures []error
-	proxy, err := Proxy(inner.URL, func(err error) { failures = append(failures, err) })
-	require.NoError(t, err)
 	g := open(t, func(o *Options) { o.Limit = 2 })
-	outer := httptest.NewUnstartedServer(g.Handler(proxy))
-	outer.Config.Protocols = protocols
-	outer.Start()
-	defer outer.Close()
+	proxy, outer := proxied(t, g, func(o *ProxyOptions) {
+		o.Target, o.Upgraded = inner.URL, 1
+		o.Failed = func(err error) { failures = append(failures, err) }
+	})
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		p := new(http.Protocols)
 		p.SetHTTP1(version == "HTTP/1.1")
 		p.SetUnencryptedHTTP2(version == "HTTP/2.0")
 		client := &http.Client{Transport: &http.Transport{Protocols: p}}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, outer.URL+"/x", strings.NewReader("body"))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, outer+"/x", strings.NewReader("body"))
 		require.NoError(t, err)
 		request.Host = "shop.example.com"
 		response, err := client.Do(request)
@@ -317,7 +315,7 @@ func TestProxy(t *testing.T) {
 		client.CloseIdleConnections()
 	}
 
-	conn, err := net.Dial("tcp", outer.Listener.Addr().String())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(outer, "http://"))
 	require.NoError(t, err)
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	require.NoError(t, err)
@@ -326,7 +324,14 @@ func TestProxy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
 	inside, _, _ := g.Now()
-	assert.Equal(t, 1, inside, "an upgraded connection is inside")
+	assert.Equal(t, []int{0, 1, 1}, []int{inside, proxy.Upgraded(), proxy.Busy()}, "an upgraded connection has a limit of its own")
+	second, err := http.NewRequestWithContext(t.Context(), http.MethodGet, outer, nil)
+	require.NoError(t, err)
+	second.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"echo"}}
+	full, err := http.DefaultClient.Do(second)
+	require.NoError(t, err)
+	require.NoError(t, full.Body.Close())
+	assert.Equal(t, http.StatusServiceUnavailable, full.StatusCode)
 	_, err = io.WriteString(conn, "hello\n")
 	require.NoError(t, err)
 	line, err := lines.ReadString('\n')
@@ -334,18 +339,40 @@ func TestProxy(t *testing.T) {
 	assert.Equal(t, "echo hello\n", line)
 	require.NoError(t, conn.Close())
 	require.NoError(t, response.Body.Close())
-	require.Eventually(t, func() bool { inside, _, _ := g.Now(); return inside == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return proxy.Busy() == 0 }, 5*time.Second, time.Millisecond)
 
 	inner.Close()
-	gone, err := http.Get(outer.URL)
+	gone, err := http.Get(outer)
 	require.NoError(t, err)
 	require.NoError(t, gone.Body.Close())
 	assert.Equal(t, http.StatusBadGateway, gone.StatusCode)
 	assert.Len(t, failures, 1)
-	for _, bad := range []string{"", "127.0.0.1:80", "https://a", "http://", "http://a/?b", "http://u@a"} {
-		_, err := Proxy(bad, nil)
+	for _, bad := range []string{"", "127.0.0.1:80", "https://a", "http://", "http://a/?b", "http://u@a", "http://a/b"} {
+		o := DefaultProxyOptions()
+		o.Target = bad
+		_, err := NewProxy(g, o)
 		require.Error(t, err, bad)
 	}
+}
+
+// proxied serves a proxy until the test ends.
+func proxied(t *testing.T, g *Gate, set func(*ProxyOptions)) (p *Proxy, url string) {
+	t.Helper()
+	o := DefaultProxyOptions()
+	set(&o)
+	p, err := NewProxy(g, o)
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(l) }()
+	t.Cleanup(func() {
+		late, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		p.Shutdown(late)
+		assert.NoError(t, <-served)
+	})
+	return p, "http://" + l.Addr().String()
 }
 
 func TestAdmin(t *testing.T) {

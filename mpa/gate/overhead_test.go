@@ -105,16 +105,13 @@ func TestOverhead(t *testing.T) {
 	inner := expect("at")
 	target, err := url.Parse(inner)
 	require.NoError(t, err)
-	proxy, err := Proxy(inner, nil)
-	require.NoError(t, err)
 	g := open(t, func(o *Options) { o.Limit = 8 })
 	bare := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: &http.Transport{MaxIdleConnsPerHost: 8, DisableCompression: true},
 	})
 	defer bare.Close()
-	gated := httptest.NewServer(g.Handler(proxy))
-	defer gated.Close()
+	_, gated := proxied(t, g, func(o *ProxyOptions) { o.Target = inner })
 	through := func(to string) float64 {
 		before := processMicros(t)
 		_, err := fmt.Fprintln(commands, to, *overhead)
@@ -133,10 +130,10 @@ func TestOverhead(t *testing.T) {
 		return (processMicros(t) - before) / float64(calls)
 	}
 	through(bare.URL)
-	through(gated.URL)
+	through(gated)
 	var bares, gates, middle, ratios []float64
 	for range overheadRounds {
-		b, x := through(bare.URL), through(gated.URL)
+		b, x := through(bare.URL), through(gated)
 		bares, gates, ratios = append(bares, b), append(gates, x), append(ratios, x/b)
 		middle = append(middle, inProcess(g.Handler(handler))-inProcess(handler))
 	}
