@@ -85,7 +85,7 @@ func parseRequest(raw []byte) (*head, error) {
 	case "HTTP/1.0":
 		h.old = true
 	default:
-		if bytes.HasPrefix(version, []byte("HTTP/")) {
+		if len(version) == len("HTTP/1.1") && bytes.HasPrefix(version, []byte("HTTP/")) {
 			return nil, refuse(http.StatusHTTPVersionNotSupported, "the request's version is neither HTTP/1.0 nor HTTP/1.1")
 		}
 		return bad("the request line is not METHOD TARGET HTTP/1.1")
