@@ -18,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
 
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
