@@ -268,8 +268,8 @@ func TestGRPCFailures(t *testing.T) {
 						answered++
 					}
 				}
-				assert.Eventually(t, func() bool { return gate.total("answered")+gate.total("failed") == 17 }, 2*time.Second, 5*time.Millisecond)
-				assert.Equal(t, []int{answered, failed}, []int{gate.total("answered"), gate.total("failed")}, "answered, failed")
+				assert.Eventually(t, func() bool { return gate.totals("answered", "failed") == 17 }, 2*time.Second, 5*time.Millisecond)
+				assert.Equal(t, []int{answered, failed}, []int{gate.totals("answered"), gate.totals("failed")}, "answered, failed")
 			})
 		}
 	}

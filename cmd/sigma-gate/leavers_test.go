@@ -176,7 +176,7 @@ func TestLeavers(t *testing.T) {
 		pod.Config.Protocols.SetUnencryptedHTTP2(true)
 		pod.Start()
 		t.Cleanup(pod.Close)
-		gate := startGate(t, pod.Listener.Addr().String(), "--limit", strconv.Itoa(limit), "--queue", strconv.Itoa(3+w%5), "--wait", (5 * *secondFlag).String(),
+		gate := startGate(t, pod.Listener.Addr().String(), "--limit", strconv.Itoa(limit), "--queue", strconv.Itoa(4+w%8), "--wait", (15 * *secondFlag).String(),
 			"--abandoned", max(5*time.Second, 30**secondFlag).String())
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)
@@ -200,21 +200,13 @@ func TestLeavers(t *testing.T) {
 	t.Logf("| %d | %d | %d | %d | %d | %d | %d |", sums["schedules"], sums["callers"], sums["leavers"], sums["server"], sums["answered whole"], sums["refused or left"], sums["full"])
 }
 
-func (g *runningGate) totals() (let, others int) {
-	for _, result := range []string{"answered", "failed", "gone"} {
-		let += g.total(result)
-	}
-	for _, result := range []string{"full", "late", "left"} {
-		others += g.total(result)
-	}
-	return let, others
-}
+var letIn, notLetIn = []string{"answered", "failed", "gone"}, []string{"full", "late", "left"}
 
 // oneSchedule returns what is wrong with it.
 func oneSchedule(gate *runningGate, server *stubborn, limit int, callers []caller, two *http.Client, count func(string, int)) string {
 	server.most.Store(0)
 	beganBefore := server.began.Load()
-	letBefore, othersBefore := gate.totals()
+	letBefore, othersBefore := gate.totals(letIn...), gate.totals(notLetIn...)
 	var answered, stayed, reached atomic.Int64
 	var group sync.WaitGroup
 	for i := range callers {
@@ -235,13 +227,13 @@ func oneSchedule(gate *runningGate, server *stubborn, limit int, callers []calle
 	group.Wait()
 	var inside, waiting float64
 	for late := time.Now().Add(4 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
-		inside, waiting = gate.value("sigma_gate_inside"), gate.value("sigma_gate_waiting")
+		values := gate.values()
+		inside, waiting = values["sigma_gate_inside"], values["sigma_gate_waiting"]
 		if inside+waiting == 0 && server.inside.Load() == 0 {
 			break
 		}
 	}
-	let, others := gate.totals()
-	let, others = let-letBefore, others-othersBefore
+	let, others := gate.totals(letIn...)-letBefore, gate.totals(notLetIn...)-othersBefore
 	began, most := int(server.began.Load()-beganBefore), int(server.most.Load())
 	count("schedules", 1)
 	count("callers", len(callers))

@@ -53,20 +53,27 @@ func startGate(t testing.TB, server string, flags ...string) *runningGate {
 	return g
 }
 
-// value returns one of the metrics, 0 where it is missing.
-func (g *runningGate) value(name string) float64 {
+// values returns the metrics of the gate by name and labels.
+func (g *runningGate) values() map[string]float64 {
+	values := map[string]float64{}
 	_, text := get("http://" + g.metrics + "/metrics")
 	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			value, _ := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			return value
+		if name, rest, ok := strings.Cut(line, " "); ok && strings.HasPrefix(name, "sigma_gate_") {
+			values[name], _ = strconv.ParseFloat(strings.TrimSpace(rest), 64)
 		}
 	}
-	return 0
+	return values
 }
 
-func (g *runningGate) total(result string) int {
-	return int(g.value(`sigma_gate_requests_total{result="` + result + `"}`))
+func (g *runningGate) value(name string) float64 { return g.values()[name] }
+
+// totals returns the requests with one of the results.
+func (g *runningGate) totals(results ...string) (sum int) {
+	values := g.values()
+	for _, result := range results {
+		sum += int(values[`sigma_gate_requests_total{result="`+result+`"}`])
+	}
+	return sum
 }
 
 // An answer is the bytes that a recorder sends for one request.
