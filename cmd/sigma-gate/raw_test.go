@@ -417,3 +417,24 @@ func callerAppended(direct, through []byte) string {
 	got[last] = want[last]
 	return unchanged([]byte(strings.Join(want, "\n")), []byte(strings.Join(got, "\n")))
 }
+
+func TestCallerAppended(t *testing.T) {
+	head := func(lines string) []byte { return []byte("GET / HTTP/1.1\r\n" + lines + "\r\n") }
+	for _, s := range []struct {
+		direct, through string
+		same            bool
+	}{
+		{"Host: a\r\n", "Host: a\r\nX-Forwarded-For: 127.0.0.1\r\n", true},
+		{"Host: a\r\n", "X-Forwarded-For: 127.0.0.1\r\nHost: a\r\n", false},
+		{"Host: a\r\n", "Host: a\r\n", false},
+		{"Host: a\r\n", "host: a\r\nX-Forwarded-For: 127.0.0.1\r\n", false},
+		{"x-forwarded-for:  b \r\nHost: a\r\n", "x-forwarded-for:  b, 127.0.0.1\r\nHost: a\r\n", true},
+		{"x-forwarded-for:  b\r\nHost: a\r\n", "x-forwarded-for: b, 127.0.0.1\r\nHost: a\r\n", false},
+		{"X-Forwarded-For: b\r\nX-Forwarded-For: c\r\n", "X-Forwarded-For: b\r\nX-Forwarded-For: c, 127.0.0.1\r\n", true},
+		{"X-Forwarded-For: b\r\nX-Forwarded-For: c\r\n", "X-Forwarded-For: b, c, 127.0.0.1\r\n", false},
+		{"X-Forwarded-For: b\r\n", "X-Forwarded-For: b, 127.0.0.2\r\n", false},
+		{"X-Forwarded-For: \r\n", "X-Forwarded-For: 127.0.0.1\r\n", true},
+	} {
+		assert.Equal(t, s.same, callerAppended(head(s.direct), head(s.through)) == "", s.through)
+	}
+}
