@@ -170,6 +170,14 @@ gate-bench: ## cpu of the gate beside a bare reverse proxy, and the next: writes
 gate-limits: ## 10^6 requests through a gate whose limit changes 1,000 times (10 CPU-seconds)
 	@hack/gate-limits.sh
 
+.PHONY: gate-transparent
+gate-transparent: ## 10^5 drawn requests with the gate and without, byte by byte: writes docs/results/gate-transparent.md (3 CPU-minutes)
+	@hack/gate-transparent.sh
+
+.PHONY: gate-leavers
+gate-leavers: ## 10^4 random schedules of callers that leave a server that works on: writes docs/results/gate-leavers.md (3 CPU-minutes)
+	@hack/gate-leavers.sh
+
 .PHONY: egress-records
 egress-records: ## what counting egress is worth on 20 generated clusters: writes docs/results/egress.md (2 CPU-minutes)
 	@hack/egress-records.sh
