@@ -39,7 +39,8 @@ type conn struct {
 	up   *inflow   // nil = no connection to the server
 
 	mu     sync.Mutex
-	server net.Conn // that of up
+	server net.Conn // that of up, or of link
+	link   *link    // of HTTP/2
 	isCut  bool
 }
 
@@ -61,6 +62,13 @@ func (c *conn) end() {
 	c.proxy.forget(c)
 }
 
+// http2 returns what the connection carries streams by, nil before it does.
+func (c *conn) http2() *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link
+}
+
 // cut closes both connections, whatever is under way.
 func (c *conn) cut() {
 	c.mu.Lock()
@@ -76,7 +84,7 @@ func (c *conn) cut() {
 func (c *conn) next() bool {
 	raw, err := c.readHead()
 	if err == nil && string(raw) == "PRI * HTTP/2.0\r\n\r\n" {
-		c.proxy.two.take(c)
+		c.serveHTTP2()
 		return false
 	}
 	var h *head

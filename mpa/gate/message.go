@@ -55,8 +55,9 @@ type head struct {
 	host       bool   // X-Forwarded-Host
 	proto      bool   // X-Forwarded-Proto
 	named      []byte // the value of Host
-	grpcFailed bool   // Grpc-Status names a fault of the server
-	fields     int    // offset of the first field
+	hosts      int
+	grpcFailed bool // Grpc-Status names a fault of the server
+	fields     int  // offset of the first field
 }
 
 // endOfHead returns the length of a head at the start of b, 0 where it is not complete.
@@ -78,7 +79,7 @@ func parseRequest(raw []byte) (*head, error) {
 	method, rest, ok := bytes.Cut(line, []byte(" "))
 	target, version, both := bytes.Cut(rest, []byte(" "))
 	if !ok || !both || !isToken(method) || len(target) == 0 || bytes.ContainsFunc(target, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return bad("the request line is not METHOD TARGET HTTP/1.1")
+		return bad("the request line is none of HTTP/1")
 	}
 	switch string(version) {
 	case "HTTP/1.1":
@@ -88,7 +89,7 @@ func parseRequest(raw []byte) (*head, error) {
 		if len(version) == len("HTTP/1.1") && bytes.HasPrefix(version, []byte("HTTP/")) {
 			return nil, refuse(http.StatusHTTPVersionNotSupported, "the request's version is neither HTTP/1.0 nor HTTP/1.1")
 		}
-		return bad("the request line is not METHOD TARGET HTTP/1.1")
+		return bad("the request line is none of HTTP/1")
 	}
 	h.method = string(method)
 	if err := h.parseFields(); err != nil {
@@ -181,6 +182,9 @@ func (h *head) field(name, value []byte, end int) error {
 	case is(name, "x-forwarded-for"):
 		h.forwarded = end
 	case is(name, "host"):
+		if h.hosts++; h.hosts > 1 {
+			return errors.New("the request has more than one Host")
+		}
 		h.named = value
 	case is(name, "x-forwarded-host"):
 		h.host = true

@@ -92,9 +92,9 @@ type Proxy struct {
 	options ProxyOptions
 	address string // of the server
 	memory  memory
-	two     *http2Server
 
 	upgraded atomic.Int64
+	coming   atomic.Int64 // requests of HTTP/2 whose bodies have not come
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -116,9 +116,7 @@ func NewProxy(g *Gate, o ProxyOptions) (*Proxy, error) {
 	if to.Port() == "" {
 		address = net.JoinHostPort(to.Hostname(), "80")
 	}
-	p := &Proxy{gate: g, options: o, address: address, slots: make(chan struct{}, o.Connections), conns: map[*conn]bool{}}
-	p.two = newHTTP2(p, to)
-	return p, nil
+	return &Proxy{gate: g, options: o, address: address, slots: make(chan struct{}, o.Connections), conns: map[*conn]bool{}}, nil
 }
 
 // Serve accepts connections until [Proxy.Shutdown], and closes the listener.
@@ -130,7 +128,6 @@ func (p *Proxy) Serve(l net.Listener) error {
 	}
 	p.listener = l
 	p.mu.Unlock()
-	go p.two.serve(l.Addr())
 	for wait := time.Duration(0); ; {
 		p.slots <- struct{}{}
 		c, err := l.Accept()
@@ -206,13 +203,18 @@ func (p *Proxy) Shutdown(ctx context.Context) (cut int) {
 	if p.listener != nil {
 		_ = p.listener.Close()
 	}
+	var links []*link
 	for c, idle := range p.conns {
 		if idle {
 			_ = c.net.Close()
+		} else if l := c.http2(); l != nil {
+			links = append(links, l)
 		}
 	}
 	p.mu.Unlock()
-	p.two.shutdown(ctx)
+	for _, l := range links {
+		go l.drain()
+	}
 	ticks := time.NewTicker(20 * time.Millisecond)
 	defer ticks.Stop()
 	for p.connected() > 0 || p.Busy() > 0 {
@@ -227,7 +229,6 @@ func (p *Proxy) Shutdown(ctx context.Context) (cut int) {
 			c.cut()
 		}
 		p.mu.Unlock()
-		p.two.close()
 		return cut
 	}
 	return 0
