@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,6 +26,8 @@ type Server struct {
 	// Patience is how long a caller may take to send a call. From its head on it
 	// has three times as long until it has read the answer, and as long between two calls.
 	Patience time.Duration
+	// Finish is how long calls that are under way have to end when the server does; 0 = 10 s.
+	Finish time.Duration
 }
 
 // headBytes bounds the head of a call, to which net/http adds 4 KiB. Parsed, a head of many short fields
@@ -70,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(s.Finish, 10*time.Second))
 	defer cancel()
 	err := server.Shutdown(finish)
 	if err != nil {
