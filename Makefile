@@ -57,6 +57,10 @@ race: ## the race detector on the packages that start goroutines; WITHOUT=k8s.io
 	CGO_ENABLED=1 go test -race -short -run ServesMany ./binpack/learned/planned
 	[[ -n '$(WITHOUT)' ]] || CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./cmd/sigma
 
+.PHONY: race-stress
+race-stress: ## the race detector on packages with most goroutines, ROUNDS=20 of each under load: writes docs/results/race-stress.md (an hour)
+	@hack/race-stress.sh
+
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
 	hack/lint/run.sh

@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/extender"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -38,7 +39,7 @@ import (
 type options struct {
 	kubeconfig, bind, metricsBind string
 	clientCA                      string
-	pages                         serve.Pages
+	pages                         page.Pages
 	maxRequestBytes               int64
 	assumeTTL                     time.Duration
 	verbosity                     int
@@ -220,8 +221,8 @@ func serveAll(ctx context.Context, o *options, s *extender.Server, config *rest.
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
-	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
-	mux.Handle("GET /readyz", serve.Health(func(context.Context) error { return s.Ready() }))
+	mux.Handle("GET /healthz", page.Health(func(context.Context) error { return nil }))
+	mux.Handle("GET /readyz", page.Health(func(context.Context) error { return s.Ready() }))
 	pages, err := o.pages.Server(o.metricsBind, mux)
 	if err != nil {
 		return err

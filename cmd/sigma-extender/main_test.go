@@ -27,7 +27,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 )
 
 func TestFlags(t *testing.T) {
@@ -178,7 +178,7 @@ func handshake(t *testing.T, address string, config *tls.Config) (string, error)
 func TestCertificateIsReadAgain(t *testing.T) {
 	a, f := newAuthority(t), folder{t, t.TempDir()}
 	cert, key := a.issue(t, "first")
-	o := &options{pages: serve.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)}}
+	o := &options{pages: page.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)}}
 	config, err := tlsConfig(o)
 	require.NoError(t, err)
 	address := serveTLS(t, config)
@@ -213,7 +213,7 @@ func TestClientCA(t *testing.T) {
 	ours, theirs, f := newAuthority(t), newAuthority(t), folder{t, t.TempDir()}
 	cert, key := ours.issue(t, "extender")
 	o := &options{
-		pages:    serve.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)},
+		pages:    page.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)},
 		clientCA: f.put("ca.crt", pemOf("CERTIFICATE", ours.cert.Raw)),
 	}
 	config, err := tlsConfig(o)
@@ -238,12 +238,12 @@ func TestClientCA(t *testing.T) {
 func TestBadTLSFiles(t *testing.T) {
 	a, f := newAuthority(t), folder{t, t.TempDir()}
 	cert, key := a.issue(t, "x")
-	good := serve.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)}
+	good := page.Pages{CertFile: f.put("tls.crt", cert), KeyFile: f.put("tls.key", key)}
 	missing, garbage := filepath.Join(f.path, "missing"), f.put("garbage", []byte("garbage"))
 	for want, o := range map[string]options{
-		"missing: no such file or directory":                     {pages: serve.Pages{CertFile: missing, KeyFile: good.KeyFile}},
-		"failed to find any PEM data in certificate input":       {pages: serve.Pages{CertFile: garbage, KeyFile: good.KeyFile}},
-		"failed to find any PEM data in key input":               {pages: serve.Pages{CertFile: good.CertFile, KeyFile: garbage}},
+		"missing: no such file or directory":                     {pages: page.Pages{CertFile: missing, KeyFile: good.KeyFile}},
+		"failed to find any PEM data in certificate input":       {pages: page.Pages{CertFile: garbage, KeyFile: good.KeyFile}},
+		"failed to find any PEM data in key input":               {pages: page.Pages{CertFile: good.CertFile, KeyFile: garbage}},
 		"open " + missing + ": no such file or directory":        {pages: good, clientCA: missing},
 		"--client-ca-file " + garbage + ": no certificate in it": {pages: good, clientCA: garbage},
 	} {

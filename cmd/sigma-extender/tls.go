@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 )
 
 // tlsConfig is the configuration of the server for calls; nil = plain HTTP.
@@ -14,7 +14,7 @@ func tlsConfig(o *options) (*tls.Config, error) {
 	if o.pages.CertFile == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	config, err := serve.TLS(o.pages.CertFile, o.pages.KeyFile)
+	config, err := page.TLS(o.pages.CertFile, o.pages.KeyFile)
 	if err != nil || o.clientCA == "" {
 		return config, err
 	}

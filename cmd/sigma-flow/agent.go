@@ -21,7 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/observe"
 	"github.com/sigma-scheduler/sigma/flow/tune"
 	"github.com/sigma-scheduler/sigma/internal/durable"
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 )
 
 const (
@@ -51,7 +51,7 @@ type options struct {
 	out          string
 	bind         string
 	kubeconfig   string
-	pages        serve.Pages
+	pages        page.Pages
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {

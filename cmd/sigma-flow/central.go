@@ -22,14 +22,14 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/flow/central"
 	"github.com/sigma-scheduler/sigma/flow/tune"
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 )
 
 type centralOptions struct {
 	kubeconfig, namespace, metricsBind, probeBind string
 	every                                         time.Duration
 	leaderElect                                   bool
-	pages                                         serve.Pages
+	pages                                         page.Pages
 }
 
 func centralCommand() *cobra.Command {
@@ -60,7 +60,7 @@ func (o *centralOptions) check() error {
 		return fmt.Errorf("--every %v: want at least 1s", o.every)
 	}
 	for name, address := range map[string]string{"--metrics-bind-address": o.metricsBind, "--health-probe-bind-address": o.probeBind} {
-		if address != serve.None {
+		if address != page.None {
 			if err := o.pages.Validate(name, address); err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func (o *centralOptions) run(ctx context.Context) error {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	grace := 10 * time.Second
 	m, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: serve.None}, HealthProbeBindAddress: serve.None, // ours: below
+		Scheme: scheme, Metrics: server.Options{BindAddress: page.None}, HealthProbeBindAddress: page.None, // ours: below
 		LeaderElection: o.leaderElect, LeaderElectionID: "sigma-flow-central", LeaderElectionNamespace: o.namespace,
 		LeaderElectionReleaseOnCancel: true, GracefulShutdownTimeout: &grace,
 	})

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 )
 
 // serve answers until ctx ends.
@@ -28,18 +28,18 @@ func (a *agent) serve(ctx context.Context) error {
 		}
 	}
 	mux := http.NewServeMux()
-	for path, page := range map[string]http.Handler{
+	for path, answer := range map[string]http.Handler{
 		"GET /metrics": promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		"GET /report":  http.HandlerFunc(a.answer),
 	} {
-		guarded, err := a.pages.Metrics(config, page)
+		guarded, err := a.pages.Metrics(config, answer)
 		if err != nil {
 			return err
 		}
 		mux.Handle(path, guarded)
 	}
-	mux.Handle("GET /healthz", serve.Health(func(context.Context) error { return nil }))
-	mux.Handle("GET /readyz", serve.Health(func(context.Context) error {
+	mux.Handle("GET /healthz", page.Health(func(context.Context) error { return nil }))
+	mux.Handle("GET /readyz", page.Health(func(context.Context) error {
 		if a.last.Load() == nil {
 			return errors.New("it has not reported yet")
 		}

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -19,9 +18,6 @@ import (
 	"time"
 
 	"github.com/golang/glog"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -36,8 +32,7 @@ type options struct {
 	gate                           gate.Options
 	proxy                          gate.ProxyOptions
 	onLeave, forwarded             string
-
-	ending atomic.Int64 // until when, in Unix nanoseconds, the pod is taken to end
+	ending                         *ending
 }
 
 // version is set by the linker: -ldflags '-X main.version=…'.
@@ -74,8 +69,11 @@ or by --limit-file, where the downward API writes an annotation. What is no limi
 logged, and the last good one stays.
 
 GET /drain of the metrics port answers when no request has been inside since --linger is
-over, or --drain is. It is for a preStop hook of the server, which then ends after that; until
-then callers are told to close their connections.`,
+over, or --drain is. It is for a preStop hook of the server, which then ends after that. With
+the header "Authorization: Bearer TOKEN", where TOKEN is that of the environment variable
+SIGMA_DRAIN_TOKEN, callers are told to close their connections meanwhile, and SIGTERM does not
+wait for --linger again. A call without it waits just as long, and changes nothing; 8 of them
+wait at a time, 2 from one address, and more are answered 503.`,
 		Version:       cmp.Or(version, "unknown"),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -118,7 +116,6 @@ func (o *options) check() error {
 		return fmt.Errorf("--on-leave %q: want hold or cancel", o.onLeave)
 	}
 	o.proxy.Target, o.proxy.Cancel, o.proxy.Forwarded = o.target, o.onLeave == "cancel", gate.Forwarded(o.forwarded)
-	o.proxy.Ends = o.ends
 	o.proxy.Failed = func(err error) { glog.Warningf("%s: %v", o.target, err) }
 	if err := o.proxy.Check(); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -181,31 +178,19 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	o.ending, err = newEnding(o.linger, o.drain, os.Getenv(tokenVariable), func() (inside, waiting int) {
+		inside, waiting, _ = g.Now()
+		return inside, waiting
+	})
+	if err != nil {
+		return err
+	}
+	o.proxy.Ends = o.ending.ends
 	proxy, err := gate.NewProxy(g, o.proxy)
 	if err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(g, proxy, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var ready atomic.Bool
-	seen := http.NewServeMux()
-	seen.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	seen.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	seen.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if !ready.Load() {
-			http.Error(w, "it begins or ends", http.StatusServiceUnavailable)
-			return
-		}
-		if !o.readyByTarget {
-			return
-		}
-		if err := o.reached(r.Context()); err != nil {
-			http.Error(w, fmt.Sprintf("%s: %v", o.target, err), http.StatusServiceUnavailable)
-		}
-	})
-
-	seen.HandleFunc("GET /drain", func(_ http.ResponseWriter, r *http.Request) { o.emptied(r.Context(), g) })
-
 	group, inner := errgroup.WithContext(ctx)
 	if o.limitFile != "" {
 		file := g.Follower(o.limitFile, func(err error) { glog.Warning(err) })
@@ -226,8 +211,10 @@ func run(ctx context.Context, o *options) error {
 			defer endAside()
 			return o.serve(inner, l, proxy)
 		}},
-		{"admin", o.admin, func(l net.Listener) error { return serve(aside, l, g.Admin(), never, time.Second) }},
-		{"metrics", o.metrics, func(l net.Listener) error { return serve(aside, l, seen, never, time.Second) }},
+		{"admin", o.admin, func(l net.Listener) error { return pages(aside, l, admin(aside, g), adminConnections) }},
+		{"metrics", o.metrics, func(l net.Listener) error {
+			return pages(aside, l, o.metricsPages(aside, &ready, g, proxy), metricsConnections)
+		}},
 	} {
 		if s.address == "" {
 			continue
@@ -252,42 +239,6 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
-// emptied waits until no request is inside, once no Service sends any more. Whoever calls it
-// changes no more than that connections are closed for a while.
-func (o *options) emptied(ctx context.Context, g *gate.Gate) {
-	glog.Info("the server is about to end")
-	begun := time.Now()
-	o.ending.Store(begun.Add(2 * (o.linger + o.drain)).UnixNano())
-	ticks := time.NewTicker(looked)
-	defer ticks.Stop()
-	for {
-		inside, waiting, _ := g.Now()
-		took := time.Since(begun)
-		if took >= o.linger && inside+waiting == 0 || took >= o.linger+o.drain {
-			glog.Infof("%d requests inside and %d waiting after %v", inside, waiting, took.Round(time.Millisecond))
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-	}
-}
-
-// ends reports whether the pod is about to end.
-func (o *options) ends() bool { return time.Now().UnixNano() < o.ending.Load() }
-
-// lingers returns how long requests are taken after SIGTERM: not again where /drain has waited.
-func (o *options) lingers() time.Duration {
-	if o.ends() {
-		return 0
-	}
-	return o.linger
-}
-
-func never() time.Duration { return 0 }
-
 // serve passes requests on until ctx ends, and for a while longer; what is under way then has the
 // rest of the time to end.
 func (o *options) serve(ctx context.Context, listener net.Listener, proxy *gate.Proxy) error {
@@ -301,7 +252,7 @@ func (o *options) serve(ctx context.Context, listener net.Listener, proxy *gate.
 	select {
 	case err := <-failed:
 		return err
-	case <-time.After(o.lingers()):
+	case <-time.After(o.ending.lingers()):
 	}
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.drain)
 	defer cancel()
@@ -309,33 +260,4 @@ func (o *options) serve(ctx context.Context, listener net.Listener, proxy *gate.
 		return fmt.Errorf("%s: %d requests and connections were cut off: they took longer than --drain %v", listener.Addr(), cut, o.drain)
 	}
 	return <-failed
-}
-
-// serve answers until ctx ends, and for a while longer; the requests under way then have
-// drain to end.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler, linger func() time.Duration, drain time.Duration) error {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	// Neither body nor answer has a deadline here: both may be streams.
-	server := &http.Server{Handler: handler, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-failed:
-		return err
-	case <-time.After(linger()):
-	}
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
-	defer cancel()
-	if err := server.Shutdown(late); err != nil {
-		_ = server.Close()
-		return fmt.Errorf("%s: requests were cut off: they took longer than --drain %v", listener.Addr(), drain)
-	}
-	return nil
 }

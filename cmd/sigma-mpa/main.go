@@ -31,7 +31,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 	"github.com/sigma-scheduler/sigma/mpa/admission"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/recommender"
@@ -46,7 +46,7 @@ const (
 )
 
 // none is an address that is not served.
-const none = serve.None
+const none = page.None
 
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
@@ -60,7 +60,7 @@ func programVersion() string {
 
 type options struct {
 	kubeconfig, metricsBind, probeBind, namespace string
-	pages                                         serve.Pages
+	pages                                         page.Pages
 	leaderElect                                   bool
 	verbosity                                     int
 

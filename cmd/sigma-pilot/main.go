@@ -28,13 +28,13 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/sigma-scheduler/sigma/internal/serve"
+	"github.com/sigma-scheduler/sigma/internal/serve/page"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/pilot/control"
 )
 
 // none is an address that is not served.
-const none = serve.None
+const none = page.None
 
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
@@ -48,7 +48,7 @@ func programVersion() string {
 
 type options struct {
 	kubeconfig, metricsBind, probeBind, namespace string
-	pages                                         serve.Pages
+	pages                                         page.Pages
 	leaderElect                                   bool
 	verbosity                                     int
 	control                                       control.Options

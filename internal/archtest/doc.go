@@ -15,6 +15,8 @@
 //     with "Size: ". Generated files are free.
 //   - `make race` runs the tests of every package that starts goroutines or locks
 //     (race_test.go).
+//   - Every server of the product is one of internal/serve (servers_test.go), which bounds
+//     connections, heads, bodies and times; the list of exceptions gives the reason of each.
 //   - No block of more than 12 equal lines stands in two places (duplicates_test.go);
 //     blank lines, imports, comments and lines of punctuation do not count. The list
 //     of exceptions gives the reason of each.

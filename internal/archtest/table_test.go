@@ -101,6 +101,7 @@ var table = []row{
 	{"internal/podspace", nil},
 	{"internal/e2e", []string{"internal/podspace", "internal/records/simcheck", "mpa/gate"}},
 	{"internal/serve", nil},
+	{"internal/serve/page", []string{"internal/serve"}},
 	{"internal/serve/servetest", nil},
 	{"internal/sheet/...", []string{"internal/sheet/..."}},
 	{"internal/archtest", nil},
@@ -117,7 +118,7 @@ var table = []row{
 	{"internal/records/placement", []string{"internal/records", "cerebro/report", "cerebro/trace", "swarm"}},
 	{"internal/records/autoscaler", []string{"internal/records", "mpa", "mpa/agents", "mpa/loadsim", "mpa/sim", "internal/scaling"}},
 	{"internal/records/aware", []string{"internal/records", "internal/scaling", "internal/learn/nn", "internal/learn/rl", "mpa", "mpa/agents", "mpa/ddpg", "mpa/learned", "mpa/loadsim", "mpa/sim"}},
-	{"internal/records/simcheck", []string{"internal/records", "mpa/loadsim"}},
+	{"internal/records/simcheck", []string{"internal/records", "internal/serve", "mpa/loadsim"}},
 	{"cmd/...", []string{"..."}},
 }
 

@@ -2,8 +2,14 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,15 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/internal/serve/servetest"
 )
 
-func TestMain(m *testing.M) {
-	klog.StopFlushDaemon()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start serves in a bubble; stop returns when all connections and goroutines are gone.
 func start(t *testing.T, s *Server) (l *servetest.Listener, stop func()) {
@@ -47,8 +49,9 @@ var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 // Callers that are silent, or send half of a call, or a byte now and then, lose their
 // connection, and keep nobody else out.
 func TestSlowCallersAreCut(t *testing.T) {
-	config, err := TLS("", "")
-	require.NoError(t, err)
+	secured := httptest.NewTLSServer(echo)
+	secured.Close()
+	config := &tls.Config{Certificates: secured.TLS.Certificates} //nolint:gosec // a certificate is all that it lacks
 	for name, secure := range map[string]bool{"http": false, "https": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -131,4 +134,94 @@ func TestEnds(t *testing.T) {
 		require.Equal(t, 11*time.Second, time.Since(begin))
 	})
 	require.Error(t, (&Server{Address: "nonsense"}).Start(t.Context()))
+}
+
+// Heads that are too long are refused before they are held, and all that a server can hold at a time
+// has a bound, however short their fields are.
+func TestHeadsAreBounded(t *testing.T) {
+	const connections = 64
+	held := func(field func(i int) string, size int) (status string, memory int64) {
+		var head strings.Builder
+		head.WriteString("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n")
+		for i := 0; head.Len() < size; i++ {
+			head.WriteString(field(i))
+		}
+		head.WriteString("\r\n")
+		inside, end := make(chan struct{}, connections), make(chan struct{})
+		ctx, stop := context.WithCancel(t.Context())
+		l := servetest.Listen()
+		s := &Server{Connections: connections, Patience: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			inside <- struct{}{}
+			<-end
+			runtime.KeepAlive(r.Header)
+		})}
+		ended := make(chan error, 1)
+		go func() { ended <- s.Serve(ctx, l) }()
+		before := heap()
+		answers := make(chan string, connections)
+		for range connections {
+			go func() { answers <- servetest.Line(l, head.String()) }()
+		}
+		for range connections {
+			select {
+			case <-inside:
+			case status = <-answers:
+			}
+		}
+		memory = heap() - before
+		close(end)
+		stop()
+		require.NoError(t, <-ended)
+		return status, memory
+	}
+	one := func(int) string { return "A: " + strings.Repeat("x", 1000) + "\r\n" }
+	short := func(i int) string { return strconv.FormatInt(int64(i), 36) + ":\r\n" }
+	for name, field := range map[string]func(int) string{"long fields": one, "short fields": short} {
+		status, memory := held(field, 11<<10)
+		require.Empty(t, status, name)
+		require.Less(t, memory, int64(connections*320<<10), name)
+		for _, size := range []int{13 << 10, 900 << 10} {
+			status, _ = held(field, size)
+			require.Equal(t, "HTTP/1.1 431 Request Header Fields Too Large", status, "%s, %d bytes", name, size)
+		}
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and pools have kept
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A call that may take longer than its server's patience is neither cut off nor told that its caller
+// is gone, and has an end too.
+func TestSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		takes := 3 * time.Minute
+		late := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+				_, _ = w.Write([]byte("gone"))
+			case <-time.After(takes):
+				_, _ = w.Write([]byte("late"))
+			}
+		})
+		l, stop := start(t, &Server{Connections: 2, Patience: 10 * time.Second, Handler: Slowly(4*time.Minute, late)})
+		_, text := servetest.Post(t, l, "http://x/", "")
+		require.Equal(t, "late", text)
+		takes = time.Hour
+		cut := servetest.Caller{Begin: "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"}.Cut(t, l)
+		require.Equal(t, 4*time.Minute, cut)
+		stop()
+	})
+}
+
+func TestServerWithoutBounds(t *testing.T) {
+	for _, s := range []*Server{{Patience: time.Second}, {Connections: 1}, {Connections: -1, Patience: time.Second}} {
+		l := servetest.Listen()
+		require.ErrorContains(t, s.Serve(t.Context(), l), "want more than 0", fmt.Sprint(s.Connections, s.Patience))
+		require.Nil(t, l.Dial(), "the listener is closed")
+	}
 }

@@ -24,6 +24,7 @@ package admission
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -155,7 +156,7 @@ func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 	if err := m.Add(certificates); err != nil {
 		return nil, err
 	}
-	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit, namespace: o.Namespace, image: o.Gate}}
+	hook := &webhook.Admission{Handler: &handler{objects: m.GetCache(), revisions: r, limit: limit, namespace: o.Namespace, image: o.Gate, token: rand.Text}}
 	return certificates.ready, m.Add(server(o.Bind, hook, certificates.tls()))
 }
 
@@ -205,8 +206,9 @@ func init() { metrics.Registry.MustRegister(pods, gates, seconds) }
 type handler struct {
 	objects, revisions client.Reader
 	limit              time.Duration
-	namespace          string // the autoscaler's own
-	image              string // of the gate; empty = none
+	namespace          string        // the autoscaler's own
+	image              string        // of the gate; empty = none
+	token              func() string // a random one, for the hook of a pod with a gate
 }
 
 // Handle implements [ctrladmission.Handler].

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -72,7 +73,7 @@ func ask(t *testing.T, r client.Reader, text string) (ctrladmission.Response, v1
 // askFor asks a webhook that has an image of the gate.
 func askFor(t *testing.T, image string, r client.Reader, text string) (ctrladmission.Response, v1.Pod) {
 	t.Helper()
-	h := &handler{objects: r, revisions: r, limit: 200 * time.Millisecond, image: image}
+	h := &handler{objects: r, revisions: r, limit: 200 * time.Millisecond, image: image, token: rand.Text}
 	request := ctrladmission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "shop"}}
 	request.Object.Raw = []byte(text)
 	answer := h.Handle(t.Context(), request)

@@ -66,7 +66,7 @@ func (h *handler) gated(ctx context.Context, raw []byte, pod *v1.Pod, namespace 
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
 		return nil, err
 	}
-	if err := place.Add(object, &pod.Spec, h.image); err != nil {
+	if err := place.Add(object, &pod.Spec, h.image, h.token()); err != nil {
 		return nil, err
 	}
 	gated, err := json.Marshal(object)

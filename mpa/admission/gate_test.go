@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -56,6 +58,28 @@ func TestPodGetsItsGate(t *testing.T) {
 		require.Equal(t, "port http of container main is 9900 of sigma-gate, before 8080", pod.Annotations[v1alpha1.AnnotationGate])
 		require.Equal(t, before+1, testutil.ToFloat64(gates.WithLabelValues("injected")))
 	}
+}
+
+// Each pod's hook has a token of its own, which its gate has too. Asked again, the webhook keeps it.
+func TestTokenOfThePod(t *testing.T) {
+	r := reader(t, gatedObject(t), replicaSet(t, "web-5d4f", "1", "2026-01-01T00:00:00Z", "500m"))
+	tokens := map[string]bool{}
+	for range 3 {
+		_, pod := askFor(t, gateImage, r, portText)
+		variables := pod.Spec.InitContainers[0].Env
+		token := variables[len(variables)-1]
+		require.Equal(t, "SIGMA_DRAIN_TOKEN", token.Name)
+		require.GreaterOrEqual(t, len(token.Value), 26, "128 bits")
+		tokens[token.Value] = true
+		hook := pod.Spec.Containers[0].Lifecycle.PreStop.HTTPGet
+		require.Equal(t, []v1.HTTPHeader{{Name: "Authorization", Value: "Bearer " + token.Value}}, hook.HTTPHeaders)
+
+		text, err := json.Marshal(pod)
+		require.NoError(t, err)
+		again, _ := askFor(t, gateImage, r, string(text))
+		require.Empty(t, again.Patch)
+	}
+	require.Len(t, tokens, 3)
 }
 
 // The webhook is asked again after others: there is one gate all the same.
@@ -142,7 +166,7 @@ func TestNoGateWithoutCaches(t *testing.T) {
 	failing := interceptor.NewClient(reader(t, o, rs), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("no LimitRanges")
 	}})
-	h := &handler{objects: failing, revisions: failing, limit: time.Second, image: gateImage}
+	h := &handler{objects: failing, revisions: failing, limit: time.Second, image: gateImage, token: rand.Text}
 	raw, err := h.gate(t.Context(), []byte(portText), "shop", o)
 	require.EqualError(t, err, "no LimitRanges")
 	require.Equal(t, portText, string(raw))

@@ -7,7 +7,8 @@
 //
 // A sidecar hears of the pod's end only when the containers have ended. So the container gets a
 // hook before its end that waits at the gate until no request is inside, as Knative's does. It
-// takes the place of a sleep, and waits at least as long.
+// takes the place of a sleep, and waits at least as long. The gate takes it for the pod's end by a token,
+// which is in the pod's spec and nowhere else.
 //
 // The gate reaches the container at the pod's own address, as a Service does.
 package sidecar
@@ -49,6 +50,8 @@ const (
 	mostDrain = time.Minute
 	// podIP is the variable with the pod's own address.
 	podIP = "POD_IP"
+	// drainToken is the variable with the token of the hook, as the gate reads it.
+	drainToken = "SIGMA_DRAIN_TOKEN"
 )
 
 // Refused says why a pod gets no gate.
@@ -193,9 +196,10 @@ func Has(pod *corev1.Pod) bool {
 	return pod.Annotations[v1alpha1.AnnotationGate] != "" && slices.ContainsFunc(target.Containers(&pod.Spec), func(c *corev1.Container) bool { return c.Name == Name })
 }
 
-// Add puts a gate of that image into the pod whose spec the place is of. The pod is its JSON,
-// decoded, so that fields which this program does not know stay.
-func (p *Place) Add(pod map[string]any, spec *corev1.PodSpec, image string) error {
+// Add puts a gate of that image into the pod whose spec the place is of. The token is the identity of its
+// hook: a random one for each pod. The pod is its JSON, decoded, so that fields which this program does
+// not know stay.
+func (p *Place) Add(pod map[string]any, spec *corev1.PodSpec, image, token string) error {
 	app := &spec.Containers[p.container]
 	containers, _, err := unstructured.NestedSlice(pod, "spec", "containers")
 	if err != nil {
@@ -214,14 +218,17 @@ func (p *Place) Add(pod map[string]any, spec *corev1.PodSpec, image string) erro
 	if err := p.byNumber(c); err != nil {
 		return err
 	}
-	hook := map[string]any{"httpGet": map[string]any{"path": "/drain", "port": int64(metrics), "scheme": "HTTP"}}
+	hook := map[string]any{"httpGet": map[string]any{
+		"path": "/drain", "port": int64(metrics), "scheme": "HTTP",
+		"httpHeaders": []any{map[string]any{"name": "Authorization", "value": "Bearer " + token}},
+	}}
 	if err := unstructured.SetNestedMap(c, hook, "lifecycle", "preStop"); err != nil {
 		return err
 	}
 	if err := unstructured.SetNestedSlice(pod, containers, "spec", "containers"); err != nil {
 		return err
 	}
-	if err := appended(pod, p.gate(spec, image), "spec", "initContainers"); err != nil {
+	if err := appended(pod, p.gate(spec, image, token), "spec", "initContainers"); err != nil {
 		return err
 	}
 	limit := corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{
@@ -256,7 +263,7 @@ func (p *Place) byNumber(container map[string]any) error {
 
 // gate returns the container. Of what Services leave of the pod's grace, requests have at most half
 // to end, and the containers the rest.
-func (p *Place) gate(spec *corev1.PodSpec, image string) corev1.Container {
+func (p *Place) gate(spec *corev1.PodSpec, image, token string) corev1.Container {
 	drain := min((ends(spec)-p.linger)/2, mostDrain)
 	resources := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("25m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
@@ -273,7 +280,10 @@ func (p *Place) gate(spec *corev1.PodSpec, image string) corev1.Container {
 			fmt.Sprintf("--admin=127.0.0.1:%d", admin), fmt.Sprintf("--metrics=:%d", metrics),
 			"--limit-file=/limit/limit", fmt.Sprintf("--linger=%v", p.linger), fmt.Sprintf("--drain=%v", max(drain, 0)),
 		},
-		Env: []corev1.EnvVar{{Name: podIP, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+		Env: []corev1.EnvVar{
+			{Name: podIP, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			{Name: drainToken, Value: token},
+		},
 		Ports: []corev1.ContainerPort{
 			{Name: p.name, ContainerPort: requests, Protocol: corev1.ProtocolTCP},
 			{Name: MetricsName, ContainerPort: metrics, Protocol: corev1.ProtocolTCP},

@@ -43,7 +43,7 @@ func added(t *testing.T, text string) (string, corev1.Pod) {
 	require.NoError(t, err)
 	var object map[string]any
 	require.NoError(t, utiljson.Unmarshal(raw, &object))
-	require.NoError(t, place.Add(object, &pod.Spec, "registry.example.com/sigma-gate:v1"))
+	require.NoError(t, place.Add(object, &pod.Spec, "registry.example.com/sigma-gate:v1", "token-of-this-pod"))
 	out, err := yaml.Marshal(object)
 	require.NoError(t, err)
 	var after corev1.Pod
@@ -75,6 +75,9 @@ spec:
           port: 8080
       preStop:
         httpGet:
+          httpHeaders:
+          - name: Authorization
+            value: Bearer token-of-this-pod
           path: /drain
           port: 9902
           scheme: HTTP
@@ -114,6 +117,8 @@ spec:
       valueFrom:
         fieldRef:
           fieldPath: status.podIP
+    - name: SIGMA_DRAIN_TOKEN
+      value: token-of-this-pod
     image: registry.example.com/sigma-gate:v1
     name: sigma-gate
     ports:

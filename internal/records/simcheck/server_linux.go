@@ -1,6 +1,7 @@
 package simcheck
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,11 +15,13 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/internal/serve"
 )
 
-// serve is the server under test: an ordinary net/http server whose handler waits
+// underTest is the server under test: an ordinary net/http server whose handler waits
 // and computes for the requested times. It prints its address and GOMAXPROCS and ends with its stdin.
-func serve() error {
+func underTest() error {
 	Calibrate()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,12 +51,16 @@ func serve() error {
 	mux.HandleFunc("GET /spent", func(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(cpuNanos(unix.CLOCK_PROCESS_CPUTIME_ID))
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { // The parent is gone.
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}()
-	return server.Serve(l)
+	return bounded(mux).Serve(context.Background(), l)
+}
+
+// bounded is a server with more connections than [client] keeps.
+func bounded(handler http.Handler) *serve.Server {
+	return &serve.Server{Handler: handler, Connections: 1 << 15, Patience: time.Minute}
 }
 
 // backendVar names the environment variable with the address of the backend.
@@ -71,7 +78,7 @@ func backend() (string, error) {
 		ts := unix.NsecToTimespec(nanos)
 		_ = unix.Nanosleep(&ts, nil)
 	})
-	go func() { _ = (&http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}).Serve(l) }()
+	go func() { _ = bounded(answer).Serve(context.Background(), l) }()
 	return "http://" + l.Addr().String(), nil
 }
 

@@ -118,3 +118,12 @@ func Post(t *testing.T, l *Listener, url, body string) (status int, text string)
 	<-said
 	return response.StatusCode, string(all)
 }
+
+// Line sends a call and returns the first line of the answer.
+func Line(l *Listener, call string) string {
+	conn := l.Dial()
+	go func() { _, _ = io.WriteString(conn, call) }() // until the server ends the connection
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	_ = conn.Close()
+	return strings.TrimSpace(line)
+}

@@ -7,8 +7,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -152,4 +154,26 @@ func TestPermissions(t *testing.T) {
 	for _, r := range rights {
 		require.Contains(t, string(page), "`"+r+"`")
 	}
+}
+
+// Callers that connect and are silent take no more than the connections that there are, and lose them.
+func TestConnectionsAreBounded(t *testing.T) {
+	s, err := StartServer("127.0.0.1:0", Access{Token: "secret"})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	at, err := url.Parse(s.URL())
+	require.NoError(t, err)
+	for range connections {
+		conn, err := net.Dial("tcp", at.Host)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+	}
+	require.Eventually(t, func() bool { return s.server.NumClients() == connections }, 10*time.Second, time.Millisecond)
+	conn, err := net.Dial("tcp", at.Host)
+	require.NoError(t, err)
+	text, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "maximum connections exceeded")
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return s.server.NumClients() == 0 }, 20*time.Second, 10*time.Millisecond, "who shows no token in time")
 }

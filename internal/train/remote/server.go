@@ -25,6 +25,14 @@ type Server struct {
 	fingerprint string // of its certificate; "" = none
 }
 
+// Bounds of the server: connections at a time, also of callers without a token, which lose theirs after
+// seconds; bytes of a command; and bytes that wait for one that does not read.
+const (
+	connections  = 512
+	controlBytes = 4 << 10
+	pendingBytes = 16 << 20
+)
+
 // StartServer listens at address, "host:port", for clients that have what
 // access holds: a token, or a user and a password. With a CA the clients need
 // certificates of it. Without any of them everyone may connect: the caller decides.
@@ -66,6 +74,7 @@ func (s *Server) start(host string, port int) error {
 	o := &server.Options{
 		ServerName: "sigma", Host: host, Port: port, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: s.store,
+		MaxConn: connections, MaxControlLine: controlBytes, MaxPending: pendingBytes,
 		Authorization: access.Token, Username: access.User, Password: access.Password,
 	}
 	if port == 0 {

@@ -1,4 +1,4 @@
-package serve
+package page
 
 import (
 	"context"
@@ -10,13 +10,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 )
+
+func TestMain(m *testing.M) {
+	klog.StopFlushDaemon()
+	goleak.VerifyTestMain(m)
+}
 
 // door is a guard before a page, with an API server that knows the tokens of two users.
 func door(t *testing.T) (call func(header string) int, asked *int, down *bool) {

@@ -1,4 +1,6 @@
-package serve
+// Package page serves a program's metrics and health over HTTPS: with a certificate, and with /metrics
+// for those whom the API server allows.
+package page
 
 import (
 	"context"
@@ -11,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"github.com/sigma-scheduler/sigma/internal/serve"
 )
 
 // Pages is how a program serves its metrics and its health.
@@ -34,22 +38,15 @@ func (p *Pages) Validate(flag, address string) error {
 		return fmt.Errorf("%s %q: want host:port or :port", flag, address)
 	case (p.CertFile == "") != (p.KeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
-	case p.Plain && !Loopback(address):
+	case p.Plain && !serve.Loopback(address):
 		return fmt.Errorf("%s %s with --metrics-plain-http: only a loopback address is served in plain HTTP", flag, address)
 	}
 	return nil
 }
 
-// Loopback reports whether only this machine reaches an address.
-func Loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
-}
-
 // Server serves pages at an address.
-func (p *Pages) Server(address string, pages http.Handler) (*Server, error) {
-	s := &Server{Address: address, Handler: pages, Connections: 100, Patience: 10 * time.Second}
+func (p *Pages) Server(address string, pages http.Handler) (*serve.Server, error) {
+	s := &serve.Server{Address: address, Handler: pages, Connections: 100, Patience: 10 * time.Second}
 	if p.Plain {
 		return s, nil
 	}

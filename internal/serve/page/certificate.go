@@ -1,4 +1,4 @@
-package serve
+package page
 
 import (
 	"crypto/tls"
