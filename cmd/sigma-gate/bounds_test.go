@@ -51,7 +51,7 @@ func dial(t *testing.T, address, text string) net.Conn {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = io.WriteString(conn, text)
 	require.NoError(t, err)
 	return conn
@@ -120,11 +120,14 @@ func TestSlowBodies(t *testing.T) {
 func TestBodyRate(t *testing.T) {
 	pod := startPod(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	for name, flags := range map[string][]string{
-		"rate":    {"--body-rate", "1000"},
-		"longest": {"--body-rate", "0", "--body-longest", "300ms"},
+		"rate":               {"--body-rate", "1000", "--limit", "4"},
+		"longest":            {"--body-rate", "0", "--body-longest", "300ms", "--limit", "4"},
+		"longest, at once":   {"--body-rate", "0", "--body-longest", "300ms"},
+		"longest, by pauses": {"--body-rate", "0", "--body-longest", "1500ms", "--limit", "4"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gate := startGate(t, pod, append(flags, "--limit", "4")...)
+			t.Parallel()
+			gate := startGate(t, pod, flags...)
 			conn := dial(t, gate.listen, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
 			go func() {
 				for { // 100 bytes a second

@@ -52,7 +52,7 @@ func (m *message) differs(other *message, caller string) string {
 		want, got := fields(m.blocks[i]), fields(other.blocks[i])
 		if caller != "" {
 			const name = "x-forwarded-for"
-			whole := strings.Join(append(want[name], caller), ", ")
+			whole := strings.TrimPrefix(strings.Join(append(want[name], caller), ", "), ", ") // none was there
 			if strings.Join(got[name], ", ") != whole {
 				return fmt.Sprintf("%s is %q", name, got[name])
 			}

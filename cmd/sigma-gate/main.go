@@ -95,7 +95,7 @@ wait at a time, 2 from one address, and more are answered 503.`,
 	flags.StringVar(&o.onLeave, "on-leave", "hold", "for a request whose caller leaves: hold = it stays inside until the server has ended it; cancel = it ends at once, though the server may work on")
 	flags.Int64Var(&o.proxy.BodyRate, "body-rate", o.proxy.BodyRate, "bytes a second that a request's body has to come with, after 10 s; 0 = any")
 	flags.DurationVar(&o.proxy.BodyLongest, "body-longest", o.proxy.BodyLongest, "how long the gate waits for a request's body in all; 0 = any time")
-	flags.IntVar(&o.proxy.Upgraded, "upgraded", o.proxy.Upgraded, "upgraded connections at once, such as WebSockets; they do not count to --limit")
+	flags.IntVar(&o.proxy.Upgrades, "upgrades", o.proxy.Upgrades, "upgraded connections at once, such as WebSockets; they do not count to --limit")
 	flags.IntVar(&o.proxy.Connections, "connections", o.proxy.Connections, "connections at once; further ones wait to be accepted")
 	flags.StringVar(&o.forwarded, "forwarded", string(o.proxy.Forwarded), "append = the caller's address is added to X-Forwarded-For; keep = nothing is; all = X-Forwarded-Host and X-Forwarded-Proto too where they are missing")
 	flags.StringVar(&o.cgroup, "cgroup", "", "name of the server's cgroup below /sys/fs/cgroup, where it can be seen: windows then have cpu and memory")

@@ -289,7 +289,7 @@ func TestProxy(t *testing.T) {
 	var failures []error
 	g := open(t, func(o *Options) { o.Limit = 2 })
 	proxy, outer := proxied(t, g, func(o *ProxyOptions) {
-		o.Target, o.Upgraded = inner.URL, 1
+		o.Target, o.Upgrades = inner.URL, 1
 		o.Failed = func(err error) { failures = append(failures, err) }
 	})
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {

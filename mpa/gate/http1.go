@@ -99,7 +99,7 @@ func (c *conn) next() bool {
 	}
 	if tunnels := h.upgrade && !h.h2c || h.method == http.MethodConnect; tunnels {
 		defer c.proxy.upgraded.Add(-1)
-		if c.proxy.upgraded.Add(1) > int64(c.proxy.options.Upgraded) {
+		if c.proxy.upgraded.Add(1) > int64(c.proxy.options.Upgrades) {
 			c.refuse(refuse(http.StatusServiceUnavailable, "as many connections are upgraded as may"), h.method)
 			return false
 		}
@@ -324,7 +324,7 @@ func (x *exchange) readBody(patience time.Duration) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if patience > 0 {
+		if left, bounded := x.pace.left(); patience > 0 && (!bounded || left > 0) {
 			return errPaused
 		}
 	}
@@ -447,11 +447,7 @@ func (x *exchange) interval() time.Duration {
 // look notes whether the caller has left, and returns errHeld where the request is no longer waited for.
 func (x *exchange) look() error {
 	now := time.Now()
-	select {
-	case <-x.sent: // of a nil channel never
-		x.bodyEnded(now)
-	default:
-	}
+	x.bodyEnded(now)
 	switch p := lookAt(x.net); {
 	case p == gone:
 		x.lost = true
@@ -476,7 +472,12 @@ func (x *exchange) leftAt(now time.Time) {
 // bodyEnded takes note of a body that did not come as a whole: the caller gets the reason, and the
 // server has the time to end that it has where callers leave.
 func (x *exchange) bodyEnded(now time.Time) {
-	if x.bodyErr == nil || x.lost {
+	select {
+	case <-x.sent: // of a nil channel never
+	default:
+		return
+	}
+	if x.bodyErr == nil || x.bodyErr == errStopped || x.lost {
 		return
 	}
 	x.leftAt(now)
@@ -516,6 +517,7 @@ func (x *exchange) readAnswer(sent error) (*head, error) {
 		}
 		if n := endOfHead(b[searched:]); n > 0 {
 			a, err := parseAnswer(b[:searched+n])
+			x.bodyEnded(time.Now()) // the server may answer to the part that it got
 			if err != nil || a.status >= 200 || a.status == http.StatusSwitchingProtocols {
 				return a, err
 			}
@@ -619,7 +621,7 @@ func (x *exchange) answered(a *head, body *scanner) {
 	switch {
 	case !x.left.IsZero():
 		x.leave(Gone)
-	case a.status >= http.StatusInternalServerError, a.grpcFailed, body.failed:
+	case a.status >= http.StatusInternalServerError, a.grpc && (a.grpcFailed || body.failed):
 		x.leave(Failed)
 	default:
 		x.leave(Answered)
@@ -689,40 +691,45 @@ func (x *exchange) stopBody() {
 	<-x.sent
 }
 
-// sendBody sends what comes of the body to the server.
+// sendBody sends what comes of the body to the server, which hears at once where no more comes.
 func (x *exchange) sendBody() {
-	defer close(x.sent)
 	server := x.server
+	x.bodyErr = x.copyBody(server)
+	close(x.sent)
+	switch x.bodyErr {
+	case nil:
+		x.visit.whole()
+	case errStopped:
+	default:
+		if half, ok := server.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}
+}
+
+// copyBody returns errStopped where the server takes no more: its answer says why.
+func (x *exchange) copyBody(server net.Conn) error {
 	for !x.body.ended() {
 		if len(x.in.bytes()) == 0 {
 			x.in.room()
-			if x.bodyErr = x.readBody(0); x.bodyErr != nil {
-				break
+			if err := x.readBody(0); err != nil {
+				return err
 			}
 		}
 		n, err := x.body.scan(x.in.bytes())
 		if err != nil {
-			x.bodyErr = refuse(http.StatusBadRequest, "%v", err)
-			break
+			return refuse(http.StatusBadRequest, "%v", err)
 		}
 		_ = server.SetWriteDeadline(time.Time{})
 		if x.isAborted() {
-			x.bodyErr = errStopped
-			return
+			return errStopped
 		}
 		if _, err := server.Write(x.in.bytes()[:n]); err != nil {
-			x.bodyErr = errStopped // the server takes no more; its answer says why
-			return
+			return errStopped
 		}
 		x.in.discard(n)
 	}
-	if x.bodyErr != nil {
-		if half, ok := server.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite()
-		}
-		return
-	}
-	x.visit.whole()
+	return nil
 }
 
 // tunnel passes bytes in both directions until both ends have closed. The connection is no longer

@@ -132,6 +132,8 @@ type stream struct {
 	replied bool // the final answer has begun
 	done    bool // the server has ended its half
 	failed  bool
+	calls   bool   // it is the answer of a call of gRPC
+	status  string // of the call
 
 	toServer, toClient int64 // windows
 	pace               pace
@@ -365,7 +367,7 @@ func (l *link) request(f *http2.MetaHeadersFrame) {
 		case h.Name == ":method":
 			st.tunnel = h.Value == http.MethodConnect
 		case h.Name == "content-type":
-			st.grpc = strings.HasPrefix(h.Value, "application/grpc")
+			st.grpc = strings.HasPrefix(h.Value, grpcType)
 		case h.Name == "expect":
 			st.expect = true
 		}
@@ -385,7 +387,7 @@ func (l *link) request(f *http2.MetaHeadersFrame) {
 	}
 	if st.tunnel {
 		st.upgraded, st.whole = true, true
-		if l.proxy.upgraded.Add(1) > int64(l.proxy.options.Upgraded) {
+		if l.proxy.upgraded.Add(1) > int64(l.proxy.options.Upgrades) {
 			l.refuse(st, http.StatusServiceUnavailable)
 			return
 		}
@@ -629,7 +631,11 @@ func (l *link) hold(st *stream) {
 	case l.proxy.options.Cancel:
 		v.leave(Gone)
 	default:
-		time.AfterFunc(l.proxy.options.Abandoned, func() { v.leave(Gone) })
+		l.proxy.held.Add(1)
+		time.AfterFunc(l.proxy.options.Abandoned, func() {
+			l.proxy.held.Add(-1)
+			v.leave(Gone)
+		})
 	}
 }
 
@@ -769,8 +775,11 @@ func (l *link) reply(st *stream, f *http2.MetaHeadersFrame) {
 		st.failed = status >= http.StatusInternalServerError
 	}
 	for _, h := range f.RegularFields() {
-		if h.Name == "grpc-status" && serverFault(h.Value) {
-			st.failed = true
+		switch h.Name {
+		case "content-type":
+			st.calls = strings.HasPrefix(h.Value, grpcType)
+		case "grpc-status":
+			st.status = h.Value
 		}
 	}
 	l.client.fields(st.id, f.Fields, f.StreamEnded())
@@ -792,7 +801,7 @@ func (l *link) end(st *stream) {
 	}
 	if st.visit != nil {
 		o := Answered
-		if st.failed {
+		if st.failed || st.calls && serverFault(st.status) {
 			o = Failed
 		}
 		st.visit.leave(o)

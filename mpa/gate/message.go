@@ -56,7 +56,8 @@ type head struct {
 	proto      bool   // X-Forwarded-Proto
 	named      []byte // the value of Host
 	hosts      int
-	grpcFailed bool // Grpc-Status names a fault of the server
+	grpc       bool // the answer of a call of gRPC
+	grpcFailed bool // whose Grpc-Status names a fault of the server
 	fields     int  // offset of the first field
 }
 
@@ -156,7 +157,7 @@ func (h *head) parseFields() error {
 // field reads a field that the gate acts on.
 func (h *head) field(name, value []byte, end int) error {
 	switch len(name) { // most fields are told by their length alone
-	case 4, 6, 7, 10, 11, 14, 15, 16, 17:
+	case 4, 6, 7, 10, 11, 12, 14, 15, 16, 17:
 	default:
 		return nil
 	}
@@ -190,6 +191,8 @@ func (h *head) field(name, value []byte, end int) error {
 		h.host = true
 	case is(name, "x-forwarded-proto"):
 		h.proto = true
+	case is(name, "content-type"):
+		h.grpc = len(value) >= len(grpcType) && is(value[:len(grpcType)], grpcType)
 	case is(name, "grpc-status"):
 		h.grpcFailed = serverFault(string(value))
 	}
@@ -441,6 +444,9 @@ func (s *scanner) trailer() error {
 	s.line, s.state = s.line[:0], trailerLine
 	return nil
 }
+
+// grpcType begins the content types of gRPC.
+const grpcType = "application/grpc"
 
 // serverFault reports whether a status of gRPC is a fault of the server: UNKNOWN,
 // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE and DATA_LOSS, as for

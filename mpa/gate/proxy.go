@@ -27,8 +27,8 @@ type ProxyOptions struct {
 	// count the time alone in which the gate waits for the caller.
 	BodyRate    int64
 	BodyLongest time.Duration
-	// Upgraded connections at once. They are inside no more.
-	Upgraded int
+	// Upgrades is how many upgraded connections there are at once. They are no longer inside.
+	Upgrades int
 	// Connections at once; further ones wait to be accepted.
 	Connections int
 	Forwarded   Forwarded
@@ -42,7 +42,7 @@ type ProxyOptions struct {
 func DefaultProxyOptions() ProxyOptions {
 	return ProxyOptions{
 		Abandoned: 30 * time.Second, BodyRate: 500, BodyLongest: 10 * time.Minute,
-		Upgraded: 1000, Connections: 4096, Forwarded: ForwardedAppend,
+		Upgrades: 1000, Connections: 4096, Forwarded: ForwardedAppend,
 	}
 }
 
@@ -74,8 +74,8 @@ func (o *ProxyOptions) Check() error {
 		return fmt.Errorf("body-rate %d: want 0 (any) or more", o.BodyRate)
 	case o.BodyLongest < 0:
 		return fmt.Errorf("body-longest %v: want 0 (any time) or more", o.BodyLongest)
-	case o.Upgraded < 0:
-		return fmt.Errorf("upgraded %d: want 0 or more", o.Upgraded)
+	case o.Upgrades < 0:
+		return fmt.Errorf("upgrades %d: want 0 or more", o.Upgrades)
 	case o.Connections < 1:
 		return fmt.Errorf("connections %d: want 1 or more", o.Connections)
 	case o.Forwarded != ForwardedAppend && o.Forwarded != ForwardedKeep && o.Forwarded != ForwardedAll:
@@ -94,6 +94,7 @@ type Proxy struct {
 	memory  memory
 
 	upgraded atomic.Int64
+	held     atomic.Int64 // requests of HTTP/2 inside whose streams were reset
 	coming   atomic.Int64 // requests of HTTP/2 whose bodies have not come
 
 	mu       sync.Mutex
@@ -186,10 +187,11 @@ func (p *Proxy) closes() bool {
 	return p.options.Ends != nil && p.options.Ends() || p.ending()
 }
 
-// Busy returns how many requests and upgraded connections are under way.
+// Busy returns how many requests and upgraded connections are under way. Nothing more is heard of
+// streams of HTTP/2 that were reset: they do not count.
 func (p *Proxy) Busy() int {
 	inside, waiting, _ := p.gate.Now()
-	return inside + waiting + int(p.upgraded.Load())
+	return inside + waiting + int(p.upgraded.Load()-p.held.Load())
 }
 
 // Upgraded returns how many connections were upgraded and have not ended.
