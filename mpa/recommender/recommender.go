@@ -45,6 +45,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/reach"
+	"github.com/sigma-scheduler/sigma/mpa/share"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -52,7 +53,7 @@ import (
 type Options struct {
 	Name     string
 	Interval time.Duration
-	Workers  int
+	Workers  int // for one namespace; all have twice as many
 	// CoolDown and Patience are those of [mpa.Guards], Stabilisation that of
 	// [mpa.Target].
 	CoolDown, Patience, Stabilisation time.Duration
@@ -80,7 +81,7 @@ type Options struct {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Name, "recommender-name", "default", "decide for the objects with this spec.recommender.name")
 	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
-	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at the same time; at most half of them query the same Prometheus")
+	flags.IntVar(&o.Workers, "workers", 16, "objects of one namespace that are observed at the same time, and half of those of all; at most half as many query the same Prometheus")
 	guards := mpa.DefaultGuards()
 	flags.DurationVar(&o.CoolDown, "cool-down", guards.CoolDown, "least time between two changes of requests of an object, and between any change and one that shrinks")
 	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room delay other changes, and how long usage has to be back after a gap before anything shrinks")
@@ -221,8 +222,8 @@ func Setup(m manager.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-recommender").
 		For(&v1alpha1.MultidimPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: share.Workers(o.Workers)}).
+		Complete(share.Reconciler(r, o.Workers, now.Now))
 }
 
 // prune removes old journals, now and every hour.
