@@ -1,11 +1,15 @@
 package recommender
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
 // Each namespace has an equal share of the volume for journals, whatever number of objects the other one has. An object whose
@@ -32,4 +36,23 @@ func TestTwoTenantsShareJournals(t *testing.T) {
 	require.NotNil(t, crowded.step(15*time.Second).Status.Recommendation)
 	require.Empty(t, journals())
 	require.Len(t, crowded.full, 1)
+}
+
+// Objects of one namespace have all Jobs that train but one, which is for another namespace.
+func TestTwoTenantsShareTrainings(t *testing.T) {
+	w := newWorld(t)
+	w.options.RetrainingJobs = 3
+	for i := range 2 {
+		o := web()
+		o.Namespace, o.Name, o.UID = "a", fmt.Sprint("web-", i), types.UID(fmt.Sprint(i))
+		require.NoError(t, w.Create(t.Context(), o))
+		o.Status.Retraining = &v1alpha1.RetrainingStatus{Job: fmt.Sprint("job-", i)}
+		require.NoError(t, w.Status().Update(t.Context(), o))
+	}
+	now := w.clock.Now()
+	require.ErrorContains(t, w.room(t.Context(), "a", "job-2", now), "2 Jobs of other objects of the namespace run")
+	require.NoError(t, w.room(t.Context(), "b", "job-2", now))
+	require.NoError(t, w.room(t.Context(), "a", "job-1", now), "it runs already")
+	w.options.RetrainingJobs = 2
+	require.ErrorContains(t, w.room(t.Context(), "b", "job-2", now), "2 Jobs of other objects run")
 }
