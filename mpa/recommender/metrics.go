@@ -92,8 +92,11 @@ func unmeasured(key types.NamespacedName) {
 	ratios.DeleteLabelValues(key.Namespace, key.Name)
 }
 
-// recommended shows a recommendation.
+// recommended shows a recommendation. Containers that it lacks have no series any more.
 func recommended(key types.NamespacedName, r *v1alpha1.Recommendation) {
+	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
+	cpu.DeletePartialMatch(labels)
+	memory.DeletePartialMatch(labels)
 	replicas.WithLabelValues(key.Namespace, key.Name).Set(float64(r.Replicas))
 	for _, k := range r.Containers {
 		cpu.WithLabelValues(key.Namespace, key.Name, k.Name).Set(k.CPU.AsApproximateFloat64())

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -55,4 +57,26 @@ func TestTwoTenantsShareTrainings(t *testing.T) {
 	require.NoError(t, w.room(t.Context(), "a", "job-1", now), "it runs already")
 	w.options.RetrainingJobs = 2
 	require.ErrorContains(t, w.room(t.Context(), "b", "job-2", now), "2 Jobs of other objects run")
+}
+
+// Tenant a renames the containers of an object again and again, and deletes it. Its series are those of the last names, then none;
+// those of tenant b stay.
+func TestTwoTenantsShareMetrics(t *testing.T) {
+	a, b := types.NamespacedName{Namespace: "tenant-a", Name: "web"}, types.NamespacedName{Namespace: "tenant-b", Name: "web"}
+	of := func(container string) *v1alpha1.Recommendation {
+		return &v1alpha1.Recommendation{Replicas: 1, Containers: []v1alpha1.ContainerRequests{{
+			Name: container, CPU: new(resource.MustParse("1")), Memory: new(resource.MustParse("1Gi")),
+		}}}
+	}
+	before := testutil.CollectAndCount(cpu)
+	recommended(b, of("web"))
+	for i := range 100 {
+		recommended(a, of(fmt.Sprint("c-", i)))
+	}
+	require.Equal(t, before+2, testutil.CollectAndCount(cpu))
+	require.Equal(t, before+2, testutil.CollectAndCount(memory))
+	forgetMetrics(a)
+	require.Equal(t, before+1, testutil.CollectAndCount(cpu))
+	require.EqualValues(t, 1, testutil.ToFloat64(cpu.WithLabelValues(b.Namespace, b.Name, "web")))
+	forgetMetrics(b)
 }
