@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # internal/archtest compares the list with the code.
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/podspace ./internal/records/... ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/pilot/record ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
-	./internal/serve/... ./mpa/capacity/contest ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot ./cmd/sigma-records
+	./internal/serve/... ./mpa/capacity/contest ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot ./cmd/sigma-records
 
 # Total, shared evenly by all fuzz targets.
 FUZZTIME ?= 60s

@@ -44,7 +44,8 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 	for i := range pods {
 		d, err := declaration(&pods[i])
 		if err != nil {
-			wrong = append(wrong, err.Error())
+			text := err.Error()
+			wrong = append(wrong, strings.ToValidUTF8(text[:min(len(text), mostMessage)], ""))
 		} else if len(d.Addresses) > 0 {
 			all = append(all, d)
 		}

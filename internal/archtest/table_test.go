@@ -71,6 +71,7 @@ var table = []row{
 	{"mpa/journal", []string{"mpa", "mpa/agents", "mpa/phases", "internal/durable"}},
 	{"mpa/mpatest", []string{"mpa"}},
 	{"mpa/...", []string{"mpa/...", "plugins/podspec", "plugins/owner", "plugins/evict"}},
+	{"mpa/share", nil},
 	{"mpa/reach", []string{"mpa/api/v1alpha1"}},
 	{"mpa/admission", []string{"mpa/...", "plugins/owner", "internal/serve"}},
 	{"mpa/report", []string{"mpa", "mpa/agents", "mpa/sim", "internal/sheet/..."}},

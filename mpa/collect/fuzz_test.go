@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/share"
 )
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -43,7 +44,7 @@ func FuzzPrometheusAnswer(f *testing.F) {
 			}
 			return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
 		})
-		p := &Prometheus{limit: 1, clock: clock, servers: []*server{{Server: &Server{Name: "main"}, urls: urls, http: &http.Client{
+		p := &Prometheus{clock: clock, servers: []*server{{Server: &Server{Name: "main"}, urls: urls, places: share.New(1, 0, clock), pauses: map[string]*pause{}, http: &http.Client{
 			Transport: answers, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}}}}
 		ob := &mpa.Observation{Time: now, Pods: []mpa.Pod{{Name: "a", Containers: []mpa.Container{{Name: "web"}}}}}

@@ -86,7 +86,7 @@ func (p *Prometheus) askAll(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 			problems = append(problems, problem)
 		}
 	}
-	s, err := p.enter(o.Spec.Metrics.Prometheus)
+	s, err := p.enter(o.Namespace, o.Spec.Metrics.Prometheus)
 	if problem := (*Problem)(nil); errors.As(err, &problem) {
 		for _, q := range questions {
 			q.problem = problem
@@ -118,7 +118,7 @@ func (p *Prometheus) askAll(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if silent != nil {
 		log.FromContext(ctx).Info("A Prometheus does not answer", "server", s.Name, "why", short(cause))
 	}
-	p.leave(s, silent)
+	p.leave(s, o.Namespace, silent)
 	return problems, nil
 }
 

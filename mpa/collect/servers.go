@@ -13,6 +13,7 @@ import (
 	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/share"
 )
 
 const (
@@ -24,9 +25,9 @@ const (
 
 // Prometheus queries the servers that the administrator allows, each with a limited number
 // of queries at a time. A server that does not answer is left alone for a while, so that it
-// does not delay other objects.
+// does not delay other objects. One that only takes too long is left alone by the namespace whose queries
+// those were, until the same happens to another one: an expression may be at fault.
 type Prometheus struct {
-	limit int
 	clock func() time.Time
 
 	mu      sync.Mutex
@@ -38,21 +39,34 @@ type server struct {
 	urls api.Client // only for the URLs of its API
 	http *http.Client
 
-	active int
-	pause  time.Duration // 0 = it answers
-	again  time.Time     // the next attempt
+	places *share.Places
+	pauses map[string]*pause // by namespace; that of everybody has no name
+	spoke  time.Time         // when a query last had an answer
+}
+
+// A pause is a time without queries at a server. It begins with a query that had no answer, and lasts
+// until one has.
+type pause struct {
+	length time.Duration
+	failed time.Time // the last attempt
+	again  time.Time // the next one
 	why    string
 }
 
-// NewPrometheus lets at most limit objects query a server at a time. It fails where a file
+// everybody is the name of the pause of all namespaces.
+const everybody = ""
+
+// NewPrometheus lets at most limit objects query a server at a time, and of each namespace no more than its
+// share while others want to. It fails where a file
 // of a server cannot be read.
 func NewPrometheus(servers []Server, limit int, clock func() time.Time) (*Prometheus, error) {
-	p := &Prometheus{limit: max(1, limit), clock: clock}
+	p := &Prometheus{clock: clock}
 	for i := range servers {
 		s, err := servers[i].open()
 		if err != nil {
 			return nil, fmt.Errorf("servers[%d] %q: %w", i, servers[i].Name, err)
 		}
+		s.places, s.pauses = share.New(limit, 0, clock), map[string]*pause{}
 		p.servers = append(p.servers, s)
 	}
 	return p, nil
@@ -86,36 +100,62 @@ func (p *Prometheus) find(o *v1alpha1.Prometheus) (*server, *Problem) {
 
 // enter takes a place at a server. The caller gives it back by leave, with the problem if
 // the server did not answer.
-func (p *Prometheus) enter(o *v1alpha1.Prometheus) (*server, error) {
+func (p *Prometheus) enter(namespace string, o *v1alpha1.Prometheus) (*server, error) {
 	s, problem := p.find(o)
 	if problem != nil {
 		return nil, problem
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case s.pause > 0 && (p.clock().Before(s.again) || s.active > 0): // one attempt at a time
-		return nil, &Problem{Reason: "PrometheusUnreachable", Message: s.why}
-	case s.active >= p.limit:
+	for name, active := range map[string]int{everybody: s.places.All(), namespace: s.places.Taken(namespace)} {
+		if of := s.pauses[name]; of != nil && (p.clock().Before(of.again) || active > 0) { // one attempt at a time
+			return nil, &Problem{Reason: "PrometheusUnreachable", Message: of.why}
+		}
+	}
+	if !s.places.Enter(namespace) {
 		return nil, ErrBusy
 	}
-	s.active++
 	return s, nil
 }
 
-func (p *Prometheus) leave(s *server, silent *Problem) {
+func (p *Prometheus) leave(s *server, namespace string, silent *Problem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.active--
+	s.places.Leave(namespace)
+	now := p.clock()
 	if silent == nil {
-		s.pause = 0
+		s.spoke = now
+		if delete(s.pauses, namespace); s.pauses[everybody] != nil { // it is back
+			clear(s.pauses)
+		}
 		return
 	}
-	if now := p.clock(); !now.Before(s.again) { // else another query has failed already
-		s.pause = min(mostPause, max(leastPause, 2*s.pause))
-		s.again = now.Add(s.pause)
+	of := []string{namespace}
+	if silent.Reason != "PrometheusTimeout" || s.silentToOthers(namespace) {
+		of = append(of, everybody)
 	}
-	s.why = silent.Message
+	for _, name := range of {
+		at := s.pauses[name]
+		if at == nil {
+			at = &pause{}
+			s.pauses[name] = at
+		}
+		if !now.Before(at.again) { // else another query has failed already
+			at.length = min(mostPause, max(leastPause, 2*at.length))
+			at.again = now.Add(at.length)
+		}
+		at.failed, at.why = now, silent.Message
+	}
+}
+
+// silentToOthers reports whether another namespace had no answer either, and nobody has had one since.
+func (s *server) silentToOthers(namespace string) bool {
+	for name, at := range s.pauses {
+		if name != namespace && name != everybody && at.failed.After(s.spoke) {
+			return true
+		}
+	}
+	return false
 }
 
 // api returns the server's API, whose answers have at most that many bytes.

@@ -1,11 +1,13 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
@@ -13,11 +15,56 @@ import (
 
 var fileName = regexp.MustCompile(`^(.+\.jsonl)(\.[0-9]+|\.broken)?$`)
 
+// A kept journal is the files of one below a folder.
+type kept struct {
+	path    string
+	files   []string
+	bytes   int64
+	written time.Time // the last of them
+}
+
 // Prune removes the journals below a folder whose files were all written before a time,
 // and folders that become empty. Open journals stay. It tries all of them and returns the
 // errors together.
 func Prune(dir string, since time.Time) error {
-	files, old := map[string][]string{}, map[string]bool{}
+	list, err := list(dir)
+	errs := []error{err}
+	for _, k := range list {
+		if k.written.Before(since) {
+			_, err := remove(dir, k)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Shrink removes journals below a folder that are not open, the oldest first, of each folder in it whose journals have more bytes
+// than an equal share of a total.
+func Shrink(dir string, total int64) error {
+	list, err := list(dir)
+	errs := []error{err}
+	has := map[string]int64{}
+	for _, k := range list {
+		has[filepath.Dir(k.path)] += k.bytes
+	}
+	share := total / int64(max(1, len(has)))
+	slices.SortFunc(list, func(a, b kept) int { return cmp.Or(a.written.Compare(b.written), cmp.Compare(a.path, b.path)) })
+	for _, k := range list {
+		if has[filepath.Dir(k.path)] <= share {
+			continue
+		}
+		removed, err := remove(dir, k)
+		errs = append(errs, err)
+		if removed {
+			has[filepath.Dir(k.path)] -= k.bytes
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list returns the journals below a folder.
+func list(dir string) ([]kept, error) {
+	journals := map[string]*kept{}
 	var errs []error
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		match := fileName.FindStringSubmatch(filepath.Base(path))
@@ -32,43 +79,48 @@ func Prune(dir string, since time.Time) error {
 		case d.IsDir() || match == nil:
 			return nil
 		}
-		journal := filepath.Join(filepath.Dir(path), match[1])
-		if len(files[journal]) == 0 {
-			old[journal] = true
-		}
-		files[journal] = append(files[journal], path)
 		info, err := d.Info()
-		old[journal] = old[journal] && err == nil && info.ModTime().Before(since)
+		if err != nil { // somebody is removing it
+			return nil
+		}
+		of := filepath.Join(filepath.Dir(path), match[1])
+		if journals[of] == nil {
+			journals[of] = &kept{path: of}
+		}
+		k := journals[of]
+		k.files, k.bytes = append(k.files, path), k.bytes+info.Size()
+		if info.ModTime().After(k.written) {
+			k.written = info.ModTime()
+		}
 		return nil
 	})
-	for journal := range files {
-		if old[journal] {
-			errs = append(errs, remove(dir, journal, files[journal]))
-		}
+	var all []kept
+	for _, k := range journals {
+		all = append(all, *k)
 	}
-	return errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
-// remove removes the files of a journal that nobody has open.
-func remove(dir, journal string, files []string) error {
-	file, err := os.Open(journal)
+// remove removes the files of a journal, unless somebody has it open.
+func remove(dir string, k kept) (removed bool, err error) {
+	file, err := os.Open(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // only old or broken ones are left
 	case err != nil:
-		return err
+		return false, err
 	default:
 		defer func() { _ = file.Close() }()
 		if durable.TryLock(file) != nil {
-			return nil
+			return false, nil
 		}
 	}
-	for _, name := range files {
+	for _, name := range k.files {
 		if err := os.Remove(name); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if parent := filepath.Dir(journal); parent != filepath.Clean(dir) {
+	if parent := filepath.Dir(k.path); parent != filepath.Clean(dir) {
 		_ = os.Remove(parent) // fails unless it is empty
 	}
-	return nil
+	return true, nil
 }

@@ -162,6 +162,9 @@ func (s *Session) setAside(why error) error {
 	return s.w.open()
 }
 
+// Bound sets the size at which the next file begins, as [Options] has it.
+func (s *Session) Bound(maxBytes int64) { s.w.options.MaxBytes = maxBytes }
+
 // Change continues with another setup. Agents of the same name and digest for the same
 // containers keep their state, and the guards their memory.
 func (s *Session) Change(setup Setup) error { return s.change(setup, s.control.Memory()) }

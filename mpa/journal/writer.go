@@ -143,7 +143,28 @@ func (w *Writer) age() error {
 			return err
 		}
 	}
-	return os.Rename(w.path, old(w.path, 1))
+	if err := os.Rename(w.path, old(w.path, 1)); err != nil {
+		return err
+	}
+	return w.shrink()
+}
+
+// shrink removes the oldest files where the newer ones have all the bytes that the options allow now.
+func (w *Writer) shrink() error {
+	left := int64(w.options.Keep) * w.options.MaxBytes
+	for i := 1; ; i++ {
+		info, err := os.Stat(old(w.path, i))
+		if err != nil {
+			return nil // there are no more
+		}
+		if left > 0 || i == 1 {
+			left -= info.Size()
+			continue
+		}
+		if err := os.Remove(old(w.path, i)); err != nil {
+			return err
+		}
+	}
 }
 
 func old(path string, i int) string { return fmt.Sprintf("%s.%d", path, i) }

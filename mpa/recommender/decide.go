@@ -135,6 +135,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	case foreign:
 		err = s.session.Restore(memoryOf(o, &target))
 	}
+	if err == nil {
+		s.session.Bound(max(leastJournal, r.journalBytes(o.Namespace)) / journalFiles)
+	}
 	if err == nil && (s.session.Setup().Generation != o.Generation || s.session.Setup().Target.Limit != target.Limit || !sameAgents(new(s.session.Setup()), &setup)) {
 		if _, err := setup.NewAgent(s.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
@@ -180,11 +183,14 @@ func (r *reconciler) absent(s *object, now time.Time) error {
 // and not in the status was never requested.
 func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, setup journal.Setup) error {
 	known := memoryOf(o, &setup.Target)
-	path := ""
-	if r.options.JournalDir != "" {
+	path, size := "", r.journalBytes(o.Namespace)
+	if r.options.JournalDir != "" && size >= leastJournal {
 		path = filepath.Join(r.options.JournalDir, o.Namespace, fmt.Sprintf("%s.%s.jsonl", o.Name, o.UID))
 	}
-	options := journal.Options{MaxBytes: max(1, r.options.JournalBytes/journalFiles), Keep: journalFiles - 1, Weights: s.weights}
+	options := journal.Options{MaxBytes: size / journalFiles, Keep: journalFiles - 1, Weights: s.weights}
+	if r.options.JournalDir != "" && path == "" {
+		r.withoutJournal(ctx, o)
+	}
 	session, err := journal.Begin(path, options, setup, known)
 	if err != nil {
 		return err
@@ -203,6 +209,29 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		s.outcome = outcomeOf(o.Status.Actuation)
 	}
 	return err
+}
+
+// journalBytes is how large the journal of an object of a namespace may be: as the options say, and at most its part of
+// the namespace's share of all.
+func (r *reconciler) journalBytes(namespace string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.options.JournalTotal == 0 {
+		return r.options.JournalBytes
+	}
+	share := r.options.JournalTotal / int64(max(1, len(r.of)))
+	return min(r.options.JournalBytes, share/int64(max(1, r.of[namespace])))
+}
+
+// withoutJournal logs, once an hour for a namespace, that an object has no journal.
+func (r *reconciler) withoutJournal(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	withoutJournals.Inc()
+	if now := r.clock.Now(); now.Sub(r.full[o.Namespace]) >= time.Hour {
+		r.full[o.Namespace] = now
+		log.FromContext(ctx).Info("An object has no journal: its namespace has so many objects that its share of --journal-total-bytes is used", "objects", r.of[o.Namespace])
+	}
 }
 
 // undo forgets an action whose write failed: what is not written is not decided. If the

@@ -326,7 +326,7 @@ var limitFaults = []struct {
 		r := s.reconciler
 		s.leaders = append(s.leaders, &reconciler{
 			Client: r.Client, live: r.live, collector: r.collector, options: r.options, clock: r.clock, events: r.events, vpas: r.vpas,
-			objects: map[types.NamespacedName]*object{}, made: map[string]time.Time{},
+			objects: map[types.NamespacedName]*object{}, of: map[string]int{}, full: map[string]time.Time{}, made: map[string]time.Time{},
 		})
 		s.steady(20)
 	}},

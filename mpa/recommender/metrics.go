@@ -42,13 +42,16 @@ var (
 	memory = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "sigma_mpa_recommended_memory_bytes", Help: "Memory request of a container in the last recommendation.",
 	}, []string{"namespace", "name", "container"})
+	withoutJournals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sigma_mpa_objects_without_journal_total", Help: "Objects that began without a journal, because the share of their namespace is used.",
+	})
 	retrainings = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sigma_mpa_retrainings_total", Help: "Trainings of a policy for a workload that has changed, by outcome: Taken, NotBetter, Failed or TimedOut; TakenBack counts policies that were Taken and found worse.",
 	}, []string{"namespace", "name", "outcome"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(decisions, holds, decisionSeconds, usageAge, ratios, errorsSeen, replicas, cpu, memory, retrainings)
+	metrics.Registry.MustRegister(decisions, holds, decisionSeconds, usageAge, ratios, errorsSeen, replicas, cpu, memory, withoutJournals, retrainings)
 }
 
 // measured counts a decision, and shows what it is based on.
@@ -89,8 +92,11 @@ func unmeasured(key types.NamespacedName) {
 	ratios.DeleteLabelValues(key.Namespace, key.Name)
 }
 
-// recommended shows a recommendation.
+// recommended shows a recommendation. Containers that it lacks have no series any more.
 func recommended(key types.NamespacedName, r *v1alpha1.Recommendation) {
+	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
+	cpu.DeletePartialMatch(labels)
+	memory.DeletePartialMatch(labels)
 	replicas.WithLabelValues(key.Namespace, key.Name).Set(float64(r.Replicas))
 	for _, k := range r.Containers {
 		cpu.WithLabelValues(key.Namespace, key.Name, k.Name).Set(k.CPU.AsApproximateFloat64())

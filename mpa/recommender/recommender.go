@@ -45,6 +45,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/reach"
+	"github.com/sigma-scheduler/sigma/mpa/share"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -52,15 +53,16 @@ import (
 type Options struct {
 	Name     string
 	Interval time.Duration
-	Workers  int
+	Workers  int // for one namespace; all have twice as many
 	// CoolDown and Patience are those of [mpa.Guards], Stabilisation that of
 	// [mpa.Target].
 	CoolDown, Patience, Stabilisation time.Duration
 	// JournalDir has a journal for each object, of at most JournalBytes; empty = none. A
-	// journal without new lines for JournalAge is removed.
-	JournalDir   string
-	JournalBytes int64
-	JournalAge   time.Duration
+	// journal without new lines for JournalAge is removed. Each namespace with objects has an equal share of
+	// JournalTotal for all of its journals; 0 = no bound.
+	JournalDir                 string
+	JournalBytes, JournalTotal int64
+	JournalAge                 time.Duration
 	// Servers is a file with the Prometheus servers that may be asked; empty = none.
 	Servers string
 	// RetrainingTemplate is the CronJob in Namespace that the Jobs are made of which train a
@@ -80,13 +82,14 @@ type Options struct {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Name, "recommender-name", "default", "decide for the objects with this spec.recommender.name")
 	flags.DurationVar(&o.Interval, "interval", 15*time.Second, "time from one decision to the next, for each object")
-	flags.IntVar(&o.Workers, "workers", 16, "objects that are observed at the same time; at most half of them query the same Prometheus")
+	flags.IntVar(&o.Workers, "workers", 16, "objects of one namespace that are observed at the same time, and half of those of all; at most half as many query the same Prometheus")
 	guards := mpa.DefaultGuards()
 	flags.DurationVar(&o.CoolDown, "cool-down", guards.CoolDown, "least time between two changes of requests of an object, and between any change and one that shrinks")
 	flags.DurationVar(&o.Patience, "patience", guards.Patience, "how long pods that do not start and resizes that wait for room delay other changes, and how long usage has to be back after a gap before anything shrinks")
 	flags.DurationVar(&o.Stabilisation, "downscale-stabilisation", agents.DefaultHPA().Down.Stabilisation, "scale down only after the lower count has been enough for this long")
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a restarted process continues; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
+	flags.Int64Var(&o.JournalTotal, "journal-total-bytes", 16<<30, "size of the journals of all objects, shared equally between their namespaces; while namespaces come they may take twice as much; 0: no bound")
 	flags.StringVar(&o.Servers, "prometheus-servers", "", "YAML file with the Prometheus servers that objects may name, and their credentials; no other is asked")
 	flags.StringVar(&o.RetrainingTemplate, "retraining-template", "", "CronJob of the own namespace of whose template Jobs are made that train a policy on the journal of a workload that has changed; empty: none")
 	flags.DurationVar(&o.RetrainingAfter, "retraining-after", 6*time.Hour, "how long the journal shows the changed workload before such a Job begins; a further change begins the time again")
@@ -109,8 +112,10 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--cool-down %v, --patience %v: want 0s to 1h", o.CoolDown, o.Patience)
 	case o.Stabilisation < time.Second || o.Stabilisation > time.Hour:
 		return fmt.Errorf("--downscale-stabilisation %v: want 1s to 1h", o.Stabilisation)
-	case o.JournalBytes < 1<<20:
-		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, 1<<20)
+	case o.JournalBytes < leastJournal:
+		return fmt.Errorf("--journal-bytes %d: want at least %d", o.JournalBytes, leastJournal)
+	case o.JournalTotal != 0 && o.JournalTotal < leastJournal:
+		return fmt.Errorf("--journal-total-bytes %d: want 0 or at least %d", o.JournalTotal, leastJournal)
 	case o.JournalAge < time.Hour:
 		return fmt.Errorf("--journal-age %v: want at least 1h", o.JournalAge)
 	case o.WebhookProbe != 0 && o.WebhookProbe < time.Second:
@@ -162,6 +167,10 @@ const (
 	refreshEvery = time.Minute
 	// journalFiles is how many files a journal has at most.
 	journalFiles = 8
+	// leastJournal is the size, in bytes, below which an object has no journal.
+	leastJournal = 1 << 20
+	// pruneEvery is the time from one removal of old journals to the next.
+	pruneEvery = 10 * time.Minute
 )
 
 // Setup adds the recommender to a manager.
@@ -201,7 +210,7 @@ func Setup(m manager.Manager, o Options) error {
 		collector: &collect.Collector{
 			Client: m.GetCache(), Metrics: metrics, Prometheus: prometheus, Timeout: askFor,
 		},
-		objects: map[types.NamespacedName]*object{}, made: map[string]time.Time{},
+		objects: map[types.NamespacedName]*object{}, of: map[string]int{}, full: map[string]time.Time{}, made: map[string]time.Time{},
 	}
 	if o.WebhookProbe > 0 {
 		r.webhook = reach.New(m.GetClient(), o.Namespace, o.WebhookProbe)
@@ -221,17 +230,22 @@ func Setup(m manager.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-recommender").
 		For(&v1alpha1.MultidimPodAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: share.Workers(o.Workers)}).
+		Complete(share.Reconciler(r, o.Workers, now.Now))
 }
 
-// prune removes old journals, now and every hour.
+// prune removes old journals, now and every few minutes.
 func (r *reconciler) prune(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := journal.Prune(r.options.JournalDir, r.clock.Now().Add(-r.options.JournalAge)); err != nil {
 			log.FromContext(ctx).Error(err, "Cannot remove old journals")
 		}
-	}, time.Hour)
+		if total := r.options.JournalTotal; total > 0 {
+			if err := journal.Shrink(r.options.JournalDir, total); err != nil {
+				log.FromContext(ctx).Error(err, "Cannot remove journals of deleted objects that are too large")
+			}
+		}
+	}, pruneEvery)
 	return nil
 }
 
@@ -247,6 +261,8 @@ type reconciler struct {
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object
+	of      map[string]int       // the number of objects of a namespace
+	full    map[string]time.Time // when it was logged last that objects of a namespace have no journal
 	making  sync.Mutex
 	made    map[string]time.Time // Jobs that the cache may not show yet, when
 }
@@ -311,6 +327,8 @@ func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	}
 	if s != nil { // a deleted object of the same name
 		s.close(ctx)
+	} else {
+		r.of[key.Namespace]++
 	}
 	s = &object{uid: o.UID, weights: agents.Weights{}}
 	if o.Status.ObservedGeneration == o.Generation {
@@ -326,6 +344,10 @@ func (r *reconciler) forget(ctx context.Context, key types.NamespacedName) {
 	if s := r.objects[key]; s != nil {
 		s.close(ctx)
 		delete(r.objects, key)
+		if r.of[key.Namespace]--; r.of[key.Namespace] == 0 {
+			delete(r.of, key.Namespace)
+			delete(r.full, key.Namespace)
+		}
 		forgetMetrics(key)
 	}
 }

@@ -254,7 +254,7 @@ func TestTwoRecommenders(t *testing.T) {
 	w := newWorld(t, func(o *v1alpha1.MultidimPodAutoscaler) { restless(o) })
 	both := []*reconciler{w.reconciler, {
 		Client: w.Client, live: w.live, collector: w.collector, options: w.options, clock: w.clock, events: w.events, vpas: w.vpas,
-		objects: map[types.NamespacedName]*object{},
+		objects: map[types.NamespacedName]*object{}, of: map[string]int{}, full: map[string]time.Time{},
 	}}
 	request := ctrl.Request{NamespacedName: key}
 	seen := map[int64]v1alpha1.Recommendation{}

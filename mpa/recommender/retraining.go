@@ -161,7 +161,7 @@ func (r *reconciler) makeJob(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	}
 	r.making.Lock()
 	defer r.making.Unlock()
-	if err := r.room(ctx, job.Name, now); err != nil {
+	if err := r.room(ctx, o.Namespace, job.Name, now); err != nil {
 		return err
 	}
 	if err := r.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -175,26 +175,32 @@ func (r *reconciler) makeJob(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	return nil
 }
 
-// room reports whether too many Jobs run for another one. The lock of making is held.
-func (r *reconciler) room(ctx context.Context, name string, now time.Time) error {
+// room reports whether too many Jobs run for another one. The last is for objects of another namespace. The lock of making is held.
+func (r *reconciler) room(ctx context.Context, namespace, name string, now time.Time) error {
 	all := &v1alpha1.MultidimPodAutoscalerList{}
 	if err := r.List(ctx, all); err != nil {
 		return err
 	}
 	maps.DeleteFunc(r.made, func(_ string, at time.Time) bool { return now.Sub(at) >= seenWithin })
-	running := maps.Clone(r.made)
+	running, others := maps.Clone(r.made), 0
 	for i := range all.Items {
 		switch t := all.Items[i].Status.Retraining; {
 		case t == nil || t.Job == "":
 		case runs(t):
 			running[t.Job] = now
+			if all.Items[i].Namespace != namespace {
+				others++
+			}
 		default:
 			delete(running, t.Job)
 		}
 	}
 	delete(running, name)
-	if n := len(running); n >= r.options.RetrainingJobs {
+	switch n, most := len(running), r.options.RetrainingJobs; {
+	case n >= most:
 		return fmt.Errorf("%d Jobs of other objects run", n)
+	case most > 1 && n-others >= most-1:
+		return fmt.Errorf("%d Jobs of other objects of the namespace run", n-others)
 	}
 	return nil
 }

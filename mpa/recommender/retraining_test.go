@@ -425,6 +425,6 @@ func TestRetrainingRoom(t *testing.T) {
 	require.NoError(t, w.Status().Update(t.Context(), other))
 	w.step(jobRetry)
 	require.Len(t, w.jobs(), 1)
-	require.ErrorContains(t, w.room(t.Context(), "next", w.clock.Now()), "1 Jobs of other objects run")
-	require.NoError(t, w.room(t.Context(), w.jobs()[0].Name, w.clock.Now()))
+	require.ErrorContains(t, w.room(t.Context(), "shop", "next", w.clock.Now()), "1 Jobs of other objects run")
+	require.NoError(t, w.room(t.Context(), "shop", w.jobs()[0].Name, w.clock.Now()))
 }

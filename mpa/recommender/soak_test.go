@@ -142,7 +142,7 @@ func newProgram(t *testing.T, api *apiServer) (r *reconciler, clock *testclock.F
 		Client: c.GetClient(), live: c.GetAPIReader(), options: options, clock: clock, events: &record.FakeRecorder{},
 		vpas:      &vpas{cache: c.GetCache(), mapper: c.GetRESTMapper(), clock: clock},
 		collector: &collect.Collector{Client: c.GetCache(), Metrics: metrics, Prometheus: prometheus, Timeout: askFor},
-		objects:   map[types.NamespacedName]*object{},
+		objects:   map[types.NamespacedName]*object{}, of: map[string]int{}, full: map[string]time.Time{},
 	}
 	known := 0
 	return r, clock, func() {

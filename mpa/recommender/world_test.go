@@ -102,7 +102,7 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 		Client: c, live: c, options: defaults(), clock: w.clock, events: w.events,
 		vpas:      vpaList{},
 		collector: &collect.Collector{Client: c, Metrics: w.usage, Prometheus: prometheus, Timeout: time.Second},
-		objects:   map[types.NamespacedName]*object{}, made: map[string]time.Time{},
+		objects:   map[types.NamespacedName]*object{}, of: map[string]int{}, full: map[string]time.Time{}, made: map[string]time.Time{},
 	}
 	o := web()
 	for _, f := range change {

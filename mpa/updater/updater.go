@@ -39,6 +39,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
+	"github.com/sigma-scheduler/sigma/mpa/share"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
@@ -57,7 +58,7 @@ type Options struct {
 	Evictions evict.Limits
 	// Canary is the timing of a new Revision of a Knative Service.
 	Canary knative.Timing
-	// Workers is how many objects are updated at a time.
+	// Workers is how many objects of one namespace are updated at a time; of all it is twice as many.
 	Workers int
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
@@ -76,7 +77,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Canary.Least, "canary-least", o.Canary.Least, "how long a new Revision is compared with the present one at least")
 	flags.DurationVar(&o.Canary.Longest, "canary-longest", o.Canary.Longest, "how long a new Revision has a part of the requests at most; one that is not better by then is taken back")
 	flags.DurationVar(&o.Canary.Pause, "canary-pause", o.Canary.Pause, "least time from the end of one such comparison to the next new Revision")
-	flags.IntVar(&o.Workers, "updater-workers", 4, "objects that are updated at a time")
+	flags.IntVar(&o.Workers, "updater-workers", 4, "objects of one namespace that are updated at a time, and half of those of all")
 }
 
 // Validate returns what is wrong, by flag.
@@ -123,8 +124,8 @@ func Setup(m manager.Manager, o Options) error {
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("mpa-knative").
 		For(&v1alpha1.MultidimPodAutoscaler{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: limiter()}).
-		Complete(k); err != nil {
+		WithOptions(controller.Options{MaxConcurrentReconciles: share.Workers(o.Workers), RateLimiter: limiter()}).
+		Complete(share.Reconciler(k, o.Workers, u.clock.Now)); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("mpa-updater").
@@ -133,8 +134,8 @@ func Setup(m manager.Manager, o Options) error {
 		Watches(&appsv1.StatefulSet{}, handler.EnqueueRequestsFromMapFunc(u.ofWorkload("StatefulSet"))).
 		Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(u.ofHPA)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(u.ofPod)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: limiter()}).
-		Complete(u)
+		WithOptions(controller.Options{MaxConcurrentReconciles: share.Workers(o.Workers), RateLimiter: limiter()}).
+		Complete(share.Reconciler(u, o.Workers, u.clock.Now))
 }
 
 // limiter is how fast a failed object is tried again.

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -58,37 +60,59 @@ func (e *Engine) sweep() {
 	}
 }
 
-// forgetPods forgets the pods that wait too long, and of too many those that were asked
-// about first.
+// forgetPods forgets the pods that wait too long, and of too many those that were asked about first: of each namespace
+// what is beyond an equal share.
 func (e *Engine) forgetPods(now time.Time) {
 	var list []*ledger.Pod
+	waits := map[string]int{} // by namespace
 	for p := range e.state.ledger.Pods() {
 		if p.Node() == nil {
 			if p.Asked.IsZero() {
 				p.Asked = now
 			}
 			list = append(list, p)
+			waits[namespaceOfPod(p)]++
 		}
 	}
-	excess := 0
+	keep := maxWaiting
 	if len(list) > maxWaiting {
-		excess = len(list) - maxWaiting*7/8
+		keep = mostOfEach(waits, maxWaiting*7/8)
 		klog.InfoS("Too many pods wait; the oldest are forgotten until they are asked about again",
-			"profile", e.opt.Profile, "waiting", len(list), "forgotten", excess)
+			"profile", e.opt.Profile, "waiting", len(list), "keptOfANamespace", keep)
 	}
 	slices.SortFunc(list, func(a, b *ledger.Pod) int {
 		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.UID(), b.UID()))
 	})
-	for i, p := range list {
-		reason := "age"
+	for _, p := range list {
+		namespace, reason := namespaceOfPod(p), "age"
 		switch {
-		case i < excess:
+		case waits[namespace] > keep:
 			reason = "number"
 		case now.Sub(p.Asked) < waitsFor:
-			return
+			continue
 		}
+		waits[namespace]--
 		e.metrics.forgotten.WithLabelValues(reason).Inc()
 		e.inbox.untrack(types.UID(p.UID()))
 		e.state.cluster.Forget(p)
 	}
+}
+
+func namespaceOfPod(p *ledger.Pod) string {
+	if object, ok := p.Object.(*v1.Pod); ok {
+		return object.Namespace
+	}
+	return ""
+}
+
+// mostOfEach is the largest number of pods that each namespace may keep for at most so many to stay in all.
+func mostOfEach(waits map[string]int, all int) int {
+	counts := slices.Sorted(maps.Values(waits))
+	for i, n := range counts {
+		if share := all / (len(counts) - i); n > share {
+			return share
+		}
+		all -= n
+	}
+	return all
 }

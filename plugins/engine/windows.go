@@ -6,9 +6,10 @@ import (
 )
 
 // tellFaults reports the annotations of workloads that are ignored, each once until it is
-// mended: by a line, an event on the workload, and the metric of objects not accepted.
+// mended: by a line, an event on the workload, and the metric of objects not accepted. Of one namespace
+// a forecast reports so many lines at most; the metric has all.
 func (e *Engine) tellFaults() {
-	told := e.faulty
+	told, lines := e.faulty, map[string]int{} // by namespace
 	e.faulty = map[string]bool{}
 	for i := range e.state.faults {
 		f := &e.state.faults[i]
@@ -16,9 +17,12 @@ func (e *Engine) tellFaults() {
 		if told[f.String()] {
 			continue
 		}
+		e.metrics.loadErrors.WithLabelValues("workloads").Inc()
+		if lines[f.Workload.Namespace]++; lines[f.Workload.Namespace] > eventBurst {
+			continue
+		}
 		klog.ErrorS(nil, "An annotation is ignored", "profile", e.opt.Profile, "kind", f.Workload.Kind,
 			"workload", klog.KRef(f.Workload.Namespace, f.Workload.Name), "fault", f.Text)
-		e.metrics.loadErrors.WithLabelValues("workloads").Inc()
 		e.events.emit(&f.Workload, v1.EventTypeWarning, "AnnotationIgnored", f.Text)
 	}
 }

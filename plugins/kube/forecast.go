@@ -137,7 +137,7 @@ const (
 // the time since the last call. Apps without pods for long are forgotten. The windows of
 // planned roll-outs are brought up to date too. The faults are those of annotations.
 func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
-	expected := map[string]float64{}
+	wants := declaredBy{}
 	plans := map[string][]plan{}
 	named := map[*ledger.Group]bool{}
 	for _, w := range declared.workloads() {
@@ -157,8 +157,9 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 		if w.scaled {
 			n = min(max(n, math.Round(a.Group().Peak), float64(w.least)), float64(w.most))
 		}
-		expected[a.Name()] += n
+		wants.add(w.workload.Namespace, a, n)
 	}
+	expected := t.bound(wants)
 	undeclared := map[string]bool{}
 	keep := math.Exp2(-float64(since) / float64(peakHalfLife))
 	for _, g := range t.ledger.Groups() {
@@ -179,7 +180,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 // ForecastNew says how many pods new workloads declare, where nothing is expected of their
 // apps yet, or nothing declared. The next forecast has what it leaves out: autoscalers and windows.
 func (t *Translator) ForecastNew(declared *Declared) {
-	known, expected := t.ledger.Expected(), map[string]float64{}
+	known, wants := t.ledger.Expected(), declaredBy{}
 	for _, w := range declared.workloads() {
 		if !podspec.Moves(w.pod) {
 			continue
@@ -189,12 +190,56 @@ func (t *Translator) ForecastNew(declared *Declared) {
 			continue
 		}
 		if _, ok := known[a.Name()]; !ok || t.ledger.Undeclared()[a.Name()] {
-			expected[a.Name()] += float64(w.replicas)
+			wants.add(w.workload.Namespace, a, float64(w.replicas))
 		}
 	}
-	if len(expected) > 0 {
+	if expected := t.bound(wants); len(expected) > 0 {
 		t.emit(&ledger.Event{Kind: ledger.KindForecast, Expected: expected})
 	}
+}
+
+// mostDeclared is how much the workloads of one namespace count at most, in multiples of all that the nodes hold. More
+// cannot come soon, and would leave no weight to the forecast of others.
+const mostDeclared = 4
+
+// declaredBy has the numbers of pods that are declared, by namespace and app.
+type declaredBy map[string]map[*ledger.AppEntry]float64
+
+func (d declaredBy) add(namespace string, a *ledger.AppEntry, n float64) {
+	if d[namespace] == nil {
+		d[namespace] = map[*ledger.AppEntry]float64{}
+	}
+	d[namespace][a] += n
+}
+
+// bound returns the numbers by app. Those of a namespace that declares too much are lowered alike.
+func (t *Translator) bound(declared declaredBy) map[string]float64 {
+	capacity, expected := map[string]float64{}, map[string]float64{}
+	for n := range t.ledger.Nodes() {
+		for dim, amount := range n.Machine().Capacity {
+			capacity[dim] += float64(amount)
+		}
+	}
+	for _, apps := range declared {
+		total := map[string]float64{}
+		for a, n := range apps {
+			for dim, need := range a.Spec().Demand {
+				total[dim] += n * float64(need)
+			}
+		}
+		share := 1.
+		for dim, amount := range total {
+			if most := mostDeclared * capacity[dim]; amount > most && t.ledger.NodeCount() > 0 {
+				share = min(share, most/amount)
+			}
+		}
+		for a, n := range apps {
+			if expected[a.Name()] = n; share < 1 {
+				expected[a.Name()] = math.Floor(n * share)
+			}
+		}
+	}
+	return expected
 }
 
 // setExpected emits the numbers that changed.

@@ -63,7 +63,13 @@ func planOf(version, kind string, meta *metav1.ObjectMeta) plan {
 	return p
 }
 
+// mostShown is how much of an annotation a fault shows, in bytes.
+const mostShown = 64
+
 func (p *plan) refuse(annotation, text, why string) {
+	if len(text) > mostShown {
+		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
+	}
 	p.faults = append(p.faults, Fault{p.workload, fmt.Sprintf("the annotation %s %q is ignored: %s", annotation, text, why)})
 }
 

@@ -29,18 +29,37 @@ func (l *Ledger) known() []float64 {
 // firstDimensions always exist, in this order.
 var firstDimensions = []string{"cpu", "memory", "pods"}
 
-// dimensions are the first ones and those that some app needs.
+// dimensions are the first ones and those that some app needs. Of too many, those come first that some machine has: a pod may
+// ask for resources of any name.
 func (l *Ledger) dimensions() []string {
-	others := map[string]bool{}
+	needed := map[string]bool{}
 	for _, a := range l.apps {
 		for dim, n := range a.spec.Demand {
 			if n > 0 && !slices.Contains(firstDimensions, dim) {
-				others[dim] = true
+				needed[dim] = true
 			}
 		}
 	}
-	names := append(slices.Clone(firstDimensions), slices.Sorted(maps.Keys(others))...)
+	var offered, others []string
+	for _, dim := range slices.Sorted(maps.Keys(needed)) {
+		if len(needed) > binpack.MaxDimensions-len(firstDimensions) && l.offers(dim) {
+			offered = append(offered, dim)
+		} else {
+			others = append(others, dim)
+		}
+	}
+	names := slices.Concat(firstDimensions, offered, others)
 	return names[:min(len(names), binpack.MaxDimensions)]
+}
+
+// offers reports whether some machine has a resource.
+func (l *Ledger) offers(dim string) bool {
+	for _, m := range l.machines {
+		if m.spec.Capacity[dim] > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // rebuild makes new columns of the present machines, apps and rules. The columns

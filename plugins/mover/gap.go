@@ -12,6 +12,7 @@ import (
 // A gap is a pod that a chain has evicted and of which no replacement is ready yet.
 type gap struct {
 	pod   *v1.Pod
+	of    string             // namespace of the pod that waited
 	stood map[types.UID]bool // pods of its workload when it was evicted
 	since time.Time
 }
@@ -68,7 +69,7 @@ func (m *Mover) waitOut(c *chain) {
 	}
 	m.mu.Lock()
 	delete(m.gaps, c.Pod.UID)
-	pods := append(m.takeAway(mostAway), c.Pod)
+	pods := append(m.away.take(mostAway), c.Pod)
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
 }

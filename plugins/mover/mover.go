@@ -77,7 +77,7 @@ type Mover struct {
 	gaps     map[types.UID]*gap      // that chains have left, by the pod that waited
 	rest     map[types.UID]time.Time // pods for which nothing is tried before
 	told     map[types.UID]bool      // pods of which DryRun has told
-	away     map[types.UID]*v1.Pod   // pods without a chain: tried when one ends, and when the mode changes
+	away     line                    // pods without a chain: tried when one ends, and when the mode changes
 	still    map[string]time.Time    // workloads of which no pod moves before
 	nodes    map[types.UID]string    // that chains have nominated, by the pod that waits
 	moved    []time.Time             // of the last hour, since this process started
@@ -100,7 +100,7 @@ type chain struct {
 func New(ctx context.Context, e *engine.Engine, c Cluster, now func() time.Time) *Mover {
 	m := &Mover{
 		engine: e, cluster: c, now: now, used: cputime.Thread, ctx: ctx, chains: map[types.UID]*chain{}, gaps: map[types.UID]*gap{}, rest: map[types.UID]time.Time{},
-		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: map[types.UID]*v1.Pod{}, nodes: map[types.UID]string{},
+		told: map[types.UID]bool{}, still: map[string]time.Time{}, away: newLine(), nodes: map[types.UID]string{},
 	}
 	e.WhenRepairChanges(m.modeChanged)
 	return m
@@ -117,21 +117,9 @@ func (m *Mover) modeChanged() {
 		m.count()
 	}
 	m.mu.Lock()
-	pods := m.takeAway(mostAway)
+	pods := m.away.take(mostAway)
 	m.mu.Unlock()
 	m.cluster.Activate(pods...)
-}
-
-// takeAway returns some of the pods without a chain and forgets these.
-func (m *Mover) takeAway(most int) (pods []*v1.Pod) {
-	for uid, p := range m.away {
-		if len(pods) == most {
-			break
-		}
-		pods = append(pods, p)
-		delete(m.away, uid)
-	}
-	return pods
 }
 
 // wakeIn has some pods without a chain tried after a while.
@@ -146,7 +134,7 @@ func (m *Mover) wakeIn(d time.Duration) {
 		if !m.now().Before(m.wakeAt) {
 			m.wakeAt = time.Time{}
 		}
-		pods := m.takeAway(mostWoken)
+		pods := m.away.take(mostWoken)
 		m.mu.Unlock()
 		if m.ctx.Err() == nil && len(pods) > 0 {
 			m.cluster.Activate(pods...)
@@ -166,9 +154,7 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 		c.poke()
 		return c.Node
 	}
-	if len(m.away) < mostAway {
-		m.away[pod.UID] = pod
-	}
+	m.away.add(pod)
 	if r.Mode == policy.RepairDisabled || m.told[pod.UID] && r.Mode == policy.RepairDryRun {
 		return ""
 	}
@@ -185,17 +171,23 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	most := min(*r.Chain, m.left(now, *r.MovesPerHour))
 	switch {
 	case len(m.chains)+len(m.gaps) >= mostChains || m.gaps[pod.UID] != nil: // the end of one wakes it
+		m.away.waits(pod.Namespace, now)
+		return ""
+	case m.has(pod.Namespace) >= mostOfOne:
 		return ""
 	case most < 1:
+		m.away.waits(pod.Namespace, now)
 		m.wakeIn(againAfter)
 		return ""
 	case now.Before(m.rest[pod.UID]):
 		m.wakeIn(m.rest[pod.UID].Sub(now))
 		return ""
-	case now.Before(m.searchAt):
+	case now.Before(m.searchAt) || !m.away.isNext(pod.Namespace, now):
+		m.away.waits(pod.Namespace, now)
 		m.wakeIn(soon)
 		return ""
 	}
+	m.away.serves(pod.Namespace, now)
 	rescue := m.find(pod, nodes(), most, m.stays(now))
 	if rescue == nil || !open(rescue.Node, leaving(rescue)) {
 		m.restFor(pod.UID)
@@ -207,7 +199,7 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 		m.engine.TellBegun(rescue, r.Mode)
 		return ""
 	}
-	delete(m.away, pod.UID)
+	m.away.remove(pod)
 	m.begin(rescue)
 	return rescue.Node
 }
@@ -349,9 +341,9 @@ func (m *Mover) run(c *chain) {
 	if outcome == done {
 		c.gap = nil // its place is taken
 	} else if c.gap != nil {
-		m.gaps[c.Pod.UID] = c.gap
+		c.gap.of, m.gaps[c.Pod.UID] = c.Pod.Namespace, c.gap
 	}
-	pods := append(m.takeAway(mostAway), c.Pod)
+	pods := append(m.away.take(mostAway), c.Pod)
 	clear(m.rest) // the end of a chain may open what it kept
 	if err != nil {
 		m.restFor(c.Pod.UID)
@@ -369,7 +361,8 @@ func (m *Mover) Gone(pod *v1.Pod) {
 	defer m.mu.Unlock()
 	delete(m.told, pod.UID)
 	delete(m.rest, pod.UID)
-	delete(m.away, pod.UID)
+	m.away.remove(pod)
+	delete(m.away.asked, pod.Namespace) // another one of it asks again
 	delete(m.nodes, pod.UID)
 	for _, c := range m.chains {
 		c.poke()

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,9 @@ import (
 // one sends to; else to all, evenly.
 const SendsAnnotation = "sigma-scheduler.io/sends"
 
+// mostSends are the groups that a pod may name: each is part of its app, and of every line of the decision log about that.
+const mostSends = 64
+
 // Sends are what a pod's annotation says, sorted, each group once. An error is of the first part
 // that is wrong; the others count.
 func Sends(pod *v1.Pod) (list []binpack.Sending, err error) {
@@ -24,6 +28,10 @@ func Sends(pod *v1.Pod) (list []binpack.Sending, err error) {
 		return nil, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
+		if len(list) == mostSends {
+			err = cmp.Or(err, fmt.Errorf("more than %d groups: those after %q do not count", mostSends, list[mostSends-1].Group))
+			break
+		}
 		s, wrong := binpack.ParseSending(strings.TrimSpace(part), quantity)
 		switch {
 		case wrong != nil:

@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,4 +45,16 @@ func TestSends(t *testing.T) {
 	list, err = of("")
 	require.NoError(t, err)
 	require.Empty(t, list)
+}
+
+// An annotation of a pod of tenant a names as many groups as it has room for. The pod's app has a short list.
+func TestTwoTenantsLongSends(t *testing.T) {
+	var text strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "b/Deployment/web-%d=1M,", i)
+	}
+	list, err := Sends(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Annotations: map[string]string{SendsAnnotation: text.String()}}})
+	require.ErrorContains(t, err, "more than 64 groups")
+	require.Less(t, len(err.Error()), 200)
+	require.Len(t, list, 64)
 }

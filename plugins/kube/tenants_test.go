@@ -1,0 +1,80 @@
+package kube_test
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/kube"
+)
+
+// Tenant a declares as many pods as it can write, in all ways. They count at most four times what the nodes hold, in
+// each dimension, and what tenant b declares counts as before.
+func TestTwoTenantsShareTheForecast(t *testing.T) {
+	w := newWorld(t)
+	w.SetNode(nodeOf("n", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "8", "pods", "1k") }), nil)
+	own := func(name, cpu string, n int32) *appsv1.Deployment {
+		d := deployment(name, new(n))
+		d.Namespace, d.Spec.Template = "a", template(cpu)
+		return d
+	}
+	announced := own("announced", "2", 1)
+	announced.Annotations = map[string]string{kube.ExpectedAnnotation: "2147483647"}
+	others := []*appsv1.Deployment{deployment("web", new(int32(3)))}
+	w.Forecast(&kube.Declared{Deployments: append(others, own("wide", "1", math.MaxInt32), announced)}, 0)
+	got := w.expected()
+	require.Equal(t, 3., got["default/Deployment/web@cpu=1"])
+	cores := got["a/Deployment/wide@cpu=1"] + 2*got["a/Deployment/announced@cpu=2"]
+	require.LessOrEqual(t, cores, 4*8.)
+	require.Greater(t, cores, 4*8.-3)
+	require.Greater(t, got["a/Deployment/announced@cpu=2"], 5., "both are lowered alike")
+
+	// A workload counts at once when it is new, and no more then.
+	w.ForecastNew(&kube.Declared{Deployments: []*appsv1.Deployment{own("new", "1", math.MaxInt32), deployment("small", new(int32(2)))}})
+	require.Equal(t, 32., w.expected()["a/Deployment/new@cpu=1"])
+	require.Equal(t, 2., w.expected()["default/Deployment/small@cpu=1"])
+}
+
+// A long annotation is cut before it is part of an event, of which the API server refuses long ones, or of a line in the log.
+func TestTwoTenantsLongAnnotations(t *testing.T) {
+	long := strings.Repeat("é\n", 100_000)
+	d := deployment("web", nil)
+	d.Annotations = map[string]string{kube.WindowAnnotation: long, kube.ExpectedAnnotation: long}
+	faults := newWorld(t).Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{d}}, 0)
+	require.Len(t, faults, 2)
+	for _, f := range faults {
+		require.Less(t, len(f.Text), 400)
+		require.NotContains(t, f.Text, "\n")
+		require.Contains(t, f.Text, `"é\né\n`)
+		require.Contains(t, f.Text, `…"`)
+	}
+}
+
+// Each pod of tenant a has a node selector of its own. What a machine refuses stays a short list, and the selectors of tenant b
+// count.
+func TestTwoTenantsShareSelectors(t *testing.T) {
+	w := newWorld(t)
+	w.SetNode(nodeOf("n"), nil)
+	selecting := func(namespace, value string) *v1.Pod {
+		p := podOf(namespace+value, requests("cpu", "1"))
+		p.Namespace, p.Spec.NodeSelector = namespace, map[string]string{"pool": value}
+		return p
+	}
+	last := ""
+	for i := range 1000 {
+		last = w.EnsureApp(selecting("a", strconv.Itoa(i))).Name()
+	}
+	refused := len(w.ledger.Node("n").Machine().Refuses)
+	require.Equal(t, 256, refused)
+	require.NotContains(t, last, "sel-")
+	require.Equal(t, last, w.EnsureApp(selecting("a", "999")).Name(), "its pods are of one app")
+	require.Contains(t, w.EnsureApp(selecting("a", "0")).Name(), "sel-", "known ones stay")
+
+	b := w.EnsureApp(selecting("b", "gold"))
+	require.Contains(t, w.ledger.Node("n").Machine().Refuses, b.Spec().Selector)
+}
