@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -347,6 +348,7 @@ func TestChainEndsEarly(t *testing.T) {
 		{"the budget became tighter", func(w *world) { w.refuses["db-1"] = errors.New("429") }, nil, time.Second, nil, []string{"a", "gone", ""}},
 		{"no moves left", func(w *world) { w.moved = slices.Repeat([]time.Time{time.Now()}, 20) }, nil, time.Second, nil, []string{"a", "gone", ""}},
 		{"the replacement never comes", func(w *world) { w.barren = true }, nil, 5 * time.Minute, []string{"db-1"}, []string{"gone", "gone", "a"}},
+		{"the pod has a grace of a day", func(w *world) { w.pods["db-1"].Spec.TerminationGracePeriodSeconds = new(int64(86_400)) }, nil, time.Minute, nil, []string{"a", "gone", ""}},
 		{"the pod is deleted", nil, func(w *world) { w.remove("large-1") }, time.Minute, []string{"db-1"}, []string{"gone", "b", "gone"}},
 		{"its node is cordoned", nil, func(w *world) { w.cordoned["a"] = true; w.sync() }, time.Minute, []string{"db-1"}, []string{"gone", "b", ""}},
 		{"a foreign pod takes the room", nil, func(w *world) { w.add("foreign", "foreign", "500m", "a"); w.sync() }, time.Minute, []string{"db-1"}, []string{"gone", "b", ""}},
@@ -370,6 +372,35 @@ func TestChainEndsEarly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pod that does not end is waited for no longer than the ceiling and two minutes, whatever its grace is
+// by then.
+func TestPodDoesNotEnd(t *testing.T) {
+	for _, seconds := range []int64{900, 100_000_000, math.MaxInt64, 9_223_372_037} {
+		synctest.Test(t, func(t *testing.T) {
+			w := stuck(t, policy.RepairEnabled)
+			w.dies = 1000 * time.Hour
+			w.run(time.Second)
+			require.Equal(t, []string{"db-1"}, w.evicted)
+			for _, c := range w.chains {
+				c.Moves[0].Pod.Spec.TerminationGracePeriodSeconds = &seconds
+				require.Equal(t, 17*time.Minute, w.patience(c.Moves[0].Pod))
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.dies, w.barren = 1000*time.Hour, true
+		w.pods["db-1"].Spec.TerminationGracePeriodSeconds = new(int64(900))
+		w.run(time.Second)
+		require.Len(t, w.chains, 1)
+		w.pods["db-1"].DeletionGracePeriodSeconds = new(int64(math.MaxInt64))
+		w.run(17 * time.Minute)
+		require.Equal(t, []string{"db-1"}, w.evicted)
+		require.Empty(t, w.chains)
+		w.requireNothingHeld()
+	})
 }
 
 // inTwo has three nodes. large, with 4 cores, fits once q and r have moved from b to a and c.

@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,13 +42,31 @@ func Amounts(list v1.ResourceList) map[string]int64 {
 	return out
 }
 
-// Amount is a quantity in the units of its dimension, at most what the core can hold.
+// Amount is a quantity in the units of its dimension, from 0 to what the core can hold.
 func Amount(dimension string, q *resource.Quantity) int64 {
-	n := q.Value()
+	n := Value(q)
 	if Units[dimension] == "m" {
-		n = q.MilliValue()
+		n = Milli(q)
 	}
-	return min(n, binpack.MaxValue)
+	return min(max(n, 0), binpack.MaxValue)
+}
+
+// Value is a quantity in ones, rounded up. Beyond the range of int64 it is the end of it, and the
+// method of a quantity a remainder or 0.
+func Value(q *resource.Quantity) int64 { return within(q, math.MaxInt64, q.Value) }
+
+// Milli is a quantity in thousandths in the same way.
+func Milli(q *resource.Quantity) int64 { return within(q, math.MaxInt64/1000, q.MilliValue) }
+
+// within is a value of a quantity from -most to most, beyond which the value is no number of 64 bits.
+func within(q *resource.Quantity, most int64, value func() int64) int64 {
+	switch {
+	case q.CmpInt64(most) > 0:
+		return math.MaxInt64
+	case q.CmpInt64(-most) < 0:
+		return -math.MaxInt64
+	}
+	return value()
 }
 
 // Size writes a demand down: equal demands are equal texts.

@@ -88,7 +88,7 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now
 	s.narrow(p)
 	r := snapshot.NewRecorder(o.AppLabel, now)
 	r.Scheduler, r.Prices = o.Profile, o.Prices
-	r.Stays = stays
+	r.Stays, r.MaxGrace = stays, o.MaxGrace
 	r.MinReplicas = int(s.spec.MinReplicas)
 	if err := r.Record(p, now); err != nil {
 		return nil, nil, err
