@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // CostAnnotation of a node is what it costs an hour, in the currency of the prices.
@@ -115,10 +116,10 @@ func model(n *v1.Node) float64 {
 		has = n.Status.Allocatable
 	}
 	memory := has[v1.ResourceMemory]
-	sum := float64(float64(has.Cpu().MilliValue())/1000*cpuHour) + float64(memory.AsApproximateFloat64()/(1<<30)*gibHour)
+	sum := float64(float64(podspec.Milli(has.Cpu()))/1000*cpuHour) + float64(memory.AsApproximateFloat64()/(1<<30)*gibHour)
 	for name, quantity := range has {
 		if strings.HasSuffix(string(name), "/gpu") {
-			sum += float64(float64(quantity.Value()) * gpuHour)
+			sum += float64(float64(podspec.Value(&quantity)) * gpuHour)
 		}
 	}
 	if !(sum > 0) {

@@ -359,10 +359,10 @@ func (l *Log) begin(e *ledger.Event, at float64) {
 	}
 	clear(l.waiting) // those that still wait arrive again
 	why := ""
-	switch away := time.Duration((at - l.last) * float64(time.Second)); {
+	switch {
 	case !process && e.Seq > l.seq+1:
 		why = fmt.Sprintf("%d events were not written before %s", e.Seq-l.seq-1, clock(at))
-	case away > silence:
+	case at-l.last > silence.Seconds():
 		why = fmt.Sprintf("nothing was recorded from %s to %s", clock(l.last), clock(at))
 	default:
 		return
