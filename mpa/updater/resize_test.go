@@ -151,11 +151,9 @@ func TestEviction(t *testing.T) {
 			require.NoError(t, w.api.Status().Update(t.Context(), d))
 		}, says: "once all others are ready"},
 		{name: "a grace period of a day", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
-			for i := range 2 {
-				p := &corev1.Pod{}
-				require.NoError(t, w.api.Get(t.Context(), client.ObjectKeyFromObject(pod(i+1)), p))
+			for _, p := range w.pods() {
 				p.Spec.TerminationGracePeriodSeconds = new(int64(86_400))
-				require.NoError(t, w.api.Update(t.Context(), p))
+				require.NoError(t, w.api.Update(t.Context(), &p))
 			}
 		}, says: "its terminationGracePeriodSeconds of 86400 s is above the ceiling of 15m0s"},
 		{name: "no other node", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {

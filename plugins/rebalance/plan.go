@@ -26,6 +26,8 @@ const (
 	// atFirst is when a plan is made again that could not be begun to be carried out; each failure in a row
 	// doubles it, as far as again.
 	atFirst = time.Minute
+	// longestEvery is the longest time between plans, as the object allows it.
+	longestEvery = 168 * time.Hour
 	// mostEmpties are the nodes that a status names.
 	mostEmpties = 50
 )
@@ -44,8 +46,8 @@ func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
 		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
 	}
-	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
-		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
+	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute || s.every > longestEvery {
+		return s, fmt.Errorf("spec.every: %q: want 1m to 168h", spec.Every)
 	}
 	if err := s.search.SetMoves(spec.Moves); err != nil {
 		return s, fmt.Errorf("spec.moves: %q: %w", spec.Moves, err)
