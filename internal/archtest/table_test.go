@@ -45,7 +45,7 @@ var table = []row{
 	{"plugins/history", []string{"binpack", "internal/bounded", "cerebro/trace", "plugins/ledger"}},
 	{"plugins/makeroom", []string{"binpack", "binpack/plan/moves", "plugins/ledger", "plugins/podspec"}},
 	{"plugins/pilot", []string{"internal/learn/phase"}},
-	{"plugins/pilot/record", []string{"cerebro/trace", "internal/durable", "plugins/history", "plugins/ledger"}},
+	{"plugins/pilot/record", []string{"cerebro/trace", "internal/bounded", "internal/durable", "plugins/history", "plugins/ledger"}},
 	{"plugins/pilot/page", []string{"internal/sheet/...", "plugins/pilot"}},
 	{"plugins/pilot/control", []string{"binpack", "binpack/policy", "binpack/rule", "cerebro/trace", "internal/bounded", "internal/durable", "internal/evidence", "internal/tune", "plugins/apis/...", "plugins/pilot", "plugins/pilot/page", "plugins/pilot/record", "plugins/podspec", "plugins/revision"}},
 	{"plugins/revision", nil},

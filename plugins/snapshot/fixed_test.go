@@ -62,7 +62,9 @@ func TestFixed(t *testing.T) {
 	require.Equal(t, "another scheduler places it: other", tr.Source["fixed"].(map[string]any)["shop/web-2"])
 	require.NotContains(t, tr.Source["fixed"], "shop/web-1")
 
-	p.Pods[0].Spec.TerminationGracePeriodSeconds = new(int64(1800))
+	for _, pod := range p.Pods {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(1800))
+	}
 	for _, c := range []struct {
 		ceiling time.Duration
 		want    any

@@ -43,7 +43,7 @@ type SigmaArgs struct {
 	// (5m).
 	ForecastMaxAge *metav1.Duration `json:"forecastMaxAge,omitempty"`
 	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod that is moved, by make-room
-	// or a Rebalance, and how long at most a moved pod is waited for to end (15m).
+	// or a Rebalance, and how long at most a moved pod is waited for to end (15m; 0: the same).
 	MaxGracePeriod *metav1.Duration `json:"maxGracePeriod,omitempty"`
 	// RebalancePrometheus is the URL of the Prometheus that the queries of Rebalances go to
 	// (none).

@@ -68,8 +68,8 @@ func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 	if args.ForecastMaxAge.Duration <= 0 {
 		invalid("forecastMaxAge", args.ForecastMaxAge.Duration.String(), "must be positive")
 	}
-	if d := args.MaxGracePeriod.Duration; d < time.Second || d > 24*time.Hour {
-		invalid("maxGracePeriod", d.String(), "must be 1s to 24h")
+	if d := args.MaxGracePeriod.Duration; d != 0 && (d < time.Second || d > 24*time.Hour) {
+		invalid("maxGracePeriod", d.String(), "must be 1s to 24h, or 0: 15m")
 	}
 	if address := args.RebalancePrometheus; address != "" {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
