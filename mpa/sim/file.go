@@ -90,7 +90,7 @@ type quantity struct{ resource.Quantity }
 
 func (q *quantity) UnmarshalYAML(n *yaml.Node) error {
 	v, err := resource.ParseQuantity(n.Value)
-	if err != nil || v.Sign() < 0 || v.CmpInt64(1<<50) > 0 {
+	if err != nil || v.Sign() < 0 || v.AsApproximateFloat64() > 1<<50 {
 		return fmt.Errorf("line %d: %q is not a quantity from 0 to 1Pi", n.Line, n.Value)
 	}
 	q.Quantity = v

@@ -11,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec/podtest"
 )
 
 // FuzzNode reads room and price from any node.
@@ -19,7 +20,7 @@ func FuzzNode(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"annotations":{"sigma-scheduler.io/cost-per-hour":"1e400"}},"status":{"allocatable":{"cpu":"1e-30"}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n := &v1.Node{}
-		if json.Unmarshal(data, n) != nil {
+		if podtest.Slow(data) || json.Unmarshal(data, n) != nil {
 			return
 		}
 		for dimension, room := range capacity(n, map[string]int64{"cpu": 1}) {

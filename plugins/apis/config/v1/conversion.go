@@ -15,9 +15,9 @@ func Convert_Pointer_resource_Quantity_To_int64(in **resource.Quantity, out *int
 	*out = 0
 	if *in != nil {
 		switch q := *in; { // beyond 64 bits the value is a remainder or 0
-		case q.CmpInt64(math.MaxInt64) >= 0:
+		case q.AsApproximateFloat64() > 1<<62:
 			*out = math.MaxInt64
-		case q.CmpInt64(-math.MaxInt64) <= 0:
+		case q.AsApproximateFloat64() < -(1 << 62):
 			*out = -math.MaxInt64
 		default:
 			*out = q.Value()
