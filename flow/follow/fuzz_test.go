@@ -8,6 +8,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec/podtest"
 )
 
 // FuzzSettings reads any FlowPolicy.
@@ -16,7 +17,7 @@ func FuzzSettings(f *testing.F) {
 	f.Add([]byte(`{"spec":{"mode":"Live","bands":2147483647,"rate":"18446744073709551617","floorPercent":1e300,"thresholds":[-1]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := &v1alpha1.FlowPolicy{}
-		if json.Unmarshal(data, p) != nil {
+		if podtest.Slow(data) || json.Unmarshal(data, p) != nil {
 			return
 		}
 		s, err := (&Follower{}).settings(p)

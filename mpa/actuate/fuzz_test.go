@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec/podtest"
 )
 
 // FuzzPlan gives any pod of any template the size that any object recommends: requests are positive and at
@@ -19,7 +20,7 @@ func FuzzPlan(f *testing.F) {
 		[]byte(`{"spec":{"containers":[{"name":"web","resources":{"requests":{"cpu":"1m","memory":"1"},"limits":{"cpu":"18446744073709551617","memory":"1e30"}}}]}}`))
 	f.Fuzz(func(t *testing.T, object, data []byte) {
 		m, pod := &v1alpha1.MultidimPodAutoscaler{}, &corev1.Pod{}
-		if json.Unmarshal(object, m) != nil || json.Unmarshal(data, pod) != nil || m.Status.Recommendation == nil {
+		if podtest.Slow(object) || podtest.Slow(data) || json.Unmarshal(object, m) != nil || json.Unmarshal(data, pod) != nil || m.Status.Recommendation == nil {
 			return
 		}
 		want, err := Wanted(m.Status.Recommendation.Containers, Constraints(m))

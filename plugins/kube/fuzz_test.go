@@ -37,6 +37,9 @@ func FuzzObjects(f *testing.F) {
 	f.Add([]byte(`{"spec":{"deadline":"2026-01-01T00:00:00Z","workloads":[{"namespace":"shop","kind":"Deployment","name":"web","requests":{"cpu":"1e30"},"nodes":[{"node":"a","pods":10000},{"node":"b","pods":2147483647}]}]}}`))
 	f.Add([]byte(`{"metadata":{"annotations":{"sigma-scheduler.io/window":"0001-01-01T00:00:00Z/9999-12-31T00:00:00Z","sigma-scheduler.io/expected":"2147483648"}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if podtest.Slow(data) {
+			return
+		}
 		rule := &v1alpha1.PlacementRule{}
 		if json.Unmarshal(data, rule) == nil {
 			if r, err := NewRule(rule); err == nil {
