@@ -46,8 +46,11 @@ func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
 		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
 	}
-	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute || s.every > longestEvery {
-		return s, fmt.Errorf("spec.every: %q: want 1m to 168h", spec.Every)
+	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
+		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
+	}
+	if s.every > longestEvery {
+		return s, fmt.Errorf("spec.every: %q: want at most 168h", spec.Every)
 	}
 	if err := s.search.SetMoves(spec.Moves); err != nil {
 		return s, fmt.Errorf("spec.moves: %q: %w", spec.Moves, err)
