@@ -1,6 +1,10 @@
 package main
 
-import "k8s.io/apimachinery/pkg/api/resource"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
 
 // A bytesValue is a flag for an amount, such as 256Mi.
 type bytesValue int64
@@ -12,7 +16,7 @@ func (b *bytesValue) String() string {
 // Set reads an amount.
 func (b *bytesValue) Set(text string) error {
 	q, err := resource.ParseQuantity(text)
-	*b = bytesValue(q.Value())
+	*b = bytesValue(podspec.Value(&q))
 	return err
 }
 

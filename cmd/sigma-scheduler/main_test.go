@@ -156,6 +156,8 @@ func TestWrongArguments(t *testing.T) {
 		`decisionLog: /nowhere/at/all`:              `pluginConfig[Sigma].args.decisionLog: open /nowhere/at/all: no such file or directory`,
 		`deadline: -1s`:                             `pluginConfig[Sigma].args.deadline: Invalid value: "-1s"`,
 		`forecastMaxAge: 0s`:                        `pluginConfig[Sigma].args.forecastMaxAge: Invalid value: "0s"`,
+		`maxGracePeriod: 25h`:                       `pluginConfig[Sigma].args.maxGracePeriod: Invalid value: "25h0m0s": must be 1s to 24h`,
+		`decisionLogBytes: -1e30`:                   `pluginConfig[Sigma].args.decisionLogBytes: Invalid value`,
 		`{mapping: best, fleet: huge}`:              `pluginConfig[Sigma].args.fleet: Unsupported value`,
 		`colour: red`:                               `strict decoding error: unknown field "colour"`,
 		`mapping: [rank]`:                           `cannot unmarshal array into Go struct field SigmaArgs.mapping of type string`,

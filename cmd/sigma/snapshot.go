@@ -14,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -53,6 +54,7 @@ type snapshotFlags struct {
 	cluster   clusterFlags
 	out       string
 	scheduler string
+	maxGrace  time.Duration
 	watch     time.Duration
 	quiet     bool
 	priced    *kube.Prices
@@ -93,6 +95,9 @@ in .tar.gz is one file.`,
 			if f.watch < 0 || f.watch == 0 && cmd.Flags().Changed("watch") {
 				return usagef("--watch %v: want more than 0", f.watch)
 			}
+			if f.maxGrace < time.Second || f.maxGrace > 24*time.Hour {
+				return usagef("--max-grace-period %v: want 1s to 24h", f.maxGrace)
+			}
 			f.out = filepath.Clean(f.out)
 			var err error
 			if f.priced, err = kube.ReadPrices(f.cluster.prices); err != nil {
@@ -114,8 +119,10 @@ in .tar.gz is one file.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder, or .tar.gz file, to write the trace to")
 	flags.StringVar(&f.scheduler, "scheduler", "", "mark the pods of all other schedulerNames as ones that must not move (default: none)")
+	flags.DurationVar(&f.maxGrace, "max-grace-period", podspec.MaxGrace, "mark the pods with a longer terminationGracePeriodSeconds as ones that must not move")
 	flags.DurationVar(&f.watch, "watch", 0, "also record arrivals and departures for this long")
 	cmd.MarkFlagsMutuallyExclusive("scheduler", "watch") // a recording marks nothing
+	cmd.MarkFlagsMutuallyExclusive("max-grace-period", "watch")
 	f.egress.add(flags)
 	cmd.MarkFlagsMutuallyExclusive("egress", "watch") // what is sent is known of now
 	quietFlag(flags, &f.quiet)
@@ -140,7 +147,7 @@ func (a *app) snap(ctx context.Context, client *snapshot.Client, f snapshotFlags
 		return errors.New("the cluster has no nodes")
 	}
 	r := snapshot.NewRecorder(f.cluster.appLabel, time.Now())
-	r.Scheduler, r.Prices = f.scheduler, f.priced
+	r.Scheduler, r.MaxGrace, r.Prices = f.scheduler, f.maxGrace, f.priced
 	if err := r.Record(picture, time.Now()); err != nil {
 		return err
 	}

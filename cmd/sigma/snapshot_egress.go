@@ -14,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -54,10 +55,10 @@ func (f *egressFlags) read(ctx context.Context, flags *pflag.FlagSet) (*snapshot
 	e := &snapshot.Egress{Share: f.share}
 	if f.uplink != "" {
 		q, err := resource.ParseQuantity(f.uplink)
-		if err != nil || q.Sign() <= 0 || q.Value() > binpack.MaxValue {
+		if err != nil || q.Sign() <= 0 || podspec.Value(&q) > binpack.MaxValue {
 			return nil, usagef("--uplink %q: want bits a second above 0, such as 10G", f.uplink)
 		}
-		e.Uplink = q.Value()
+		e.Uplink = podspec.Value(&q)
 	}
 	if f.prometheus == "" {
 		return e, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -55,7 +56,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	v.Policy, v.File, v.Knowledge = found.Name, cmp.Or(found.File, v.File), found.Policy.Knowledge().String()
 	v.Rejected = podRejections(q)
 	if q.Decision != nil {
-		v.Time, v.Mode = time.UnixMicro(int64(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
+		v.Time, v.Mode = time.UnixMicro(bounded.Int(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
 	} else if object != nil {
 		v.Mode = string(cmp.Or(object.Spec.Mode, policy.DefaultMode))
 	}

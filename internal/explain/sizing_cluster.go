@@ -7,6 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // SizingInCluster explains the last decision in the status of an object.
@@ -88,10 +89,10 @@ func sized(list []v1alpha1.ContainerRequests) (out []sizedContainer) {
 	for _, k := range list {
 		s := sizedContainer{Name: k.Name}
 		if k.CPU != nil {
-			s.CPU = k.CPU.MilliValue()
+			s.CPU = podspec.Milli(k.CPU)
 		}
 		if k.Memory != nil {
-			s.Memory = k.Memory.Value()
+			s.Memory = podspec.Value(k.Memory)
 		}
 		out = append(out, s)
 	}

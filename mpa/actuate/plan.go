@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Larger requests are taken for mistakes, as in the object's bounds: 100,000
@@ -32,9 +34,9 @@ func Constraints(m *v1alpha1.MultidimPodAutoscaler) []v1alpha1.ContainerConstrai
 		if i < 0 || list[i].MaxAllowed.Memory == nil {
 			continue
 		}
-		floor := list[i].MaxAllowed.Memory.Value()
+		floor := podspec.Value(list[i].MaxAllowed.Memory)
 		for _, p := range k.Peaks {
-			floor = max(floor, int64(mpa.DefaultGuards().Headroom*float64(p.Memory.Value())))
+			floor = max(floor, bounded.Int(mpa.DefaultGuards().Headroom*float64(podspec.Value(&p.Memory))))
 		}
 		list[i].MaxAllowed.Memory = resource.NewQuantity(floor, resource.BinarySI)
 	}
@@ -53,13 +55,13 @@ func Wanted(recommended []v1alpha1.ContainerRequests, constraints []v1alpha1.Con
 		var r mpa.Resources
 		var err error
 		if slices.Contains(c.Controlled, corev1.ResourceCPU) {
-			r.CPU, err = amount(recommended[i].CPU, c.MinAllowed.CPU, c.MaxAllowed.CPU, (*resource.Quantity).MilliValue, largest.CPU)
+			r.CPU, err = amount(recommended[i].CPU, c.MinAllowed.CPU, c.MaxAllowed.CPU, podspec.Milli, largest.CPU)
 			if err != nil {
 				return nil, fmt.Errorf("container %s: cpu %w", c.Name, err)
 			}
 		}
 		if slices.Contains(c.Controlled, corev1.ResourceMemory) {
-			r.Memory, err = amount(recommended[i].Memory, c.MinAllowed.Memory, c.MaxAllowed.Memory, (*resource.Quantity).Value, largest.Memory)
+			r.Memory, err = amount(recommended[i].Memory, c.MinAllowed.Memory, c.MaxAllowed.Memory, podspec.Value, largest.Memory)
 			if err != nil {
 				return nil, fmt.Errorf("container %s: memory %w", c.Name, err)
 			}
@@ -95,7 +97,7 @@ func Digest(template *corev1.PodSpec, containers []v1alpha1.ContainerRequests) s
 	for _, c := range target.Containers(template) {
 		if slices.ContainsFunc(containers, func(r v1alpha1.ContainerRequests) bool { return r.Name == c.Name }) {
 			r, l := c.Resources.Requests, c.Resources.Limits
-			fmt.Fprintln(hash, c.Name, r.Cpu().MilliValue(), r.Memory().Value(), l.Cpu().MilliValue(), l.Memory().Value())
+			fmt.Fprintln(hash, c.Name, podspec.Milli(r.Cpu()), podspec.Value(r.Memory()), podspec.Milli(l.Cpu()), podspec.Value(l.Memory()))
 		}
 	}
 	return fmt.Sprintf("%x", hash.Sum(nil))[:16]
@@ -172,8 +174,8 @@ func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Reso
 			of     func(int64) *resource.Quantity
 			value  func(*resource.Quantity) int64
 		}{
-			{corev1.ResourceCPU, w.CPU, func(v int64) *resource.Quantity { return resource.NewMilliQuantity(v, resource.DecimalSI) }, (*resource.Quantity).MilliValue},
-			{corev1.ResourceMemory, w.Memory, func(v int64) *resource.Quantity { return resource.NewQuantity(v, resource.BinarySI) }, (*resource.Quantity).Value},
+			{corev1.ResourceCPU, w.CPU, func(v int64) *resource.Quantity { return resource.NewMilliQuantity(v, resource.DecimalSI) }, podspec.Milli},
+			{corev1.ResourceMemory, w.Memory, func(v int64) *resource.Quantity { return resource.NewQuantity(v, resource.BinarySI) }, podspec.Value},
 		} {
 			if r.amount == 0 {
 				continue

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Why a pod keeps its size.
@@ -130,9 +131,9 @@ func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ran
 // amount is a quantity in thousandths of a core or in bytes.
 func amount(name v1.ResourceName, q resource.Quantity) int64 {
 	if name == v1.ResourceCPU {
-		return q.MilliValue()
+		return podspec.Milli(&q)
 	}
-	return q.Value()
+	return podspec.Value(&q)
 }
 
 func quantity(name v1.ResourceName, n int64) resource.Quantity {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
@@ -239,7 +240,9 @@ func (h *HPA) byRate(o *mpa.Observation) int32 {
 	return max(1, ceil(o.Rate.Value/h.cfg.RatePerPod))
 }
 
-func ceil(v float64) int32 { return int32(min(math.Ceil(v), math.MaxInt32)) }
+func ceil(v float64) int32 {
+	return int32(min(max(bounded.Int(math.Ceil(v)), math.MinInt32), math.MaxInt32))
+}
 
 // stabilise returns the most cautious recommendation of the windows. Without one, at the
 // beginning and after metrics were missing, the present replicas count as recommended.
@@ -297,7 +300,7 @@ func (h *HPA) reach(o *mpa.Observation, b Behaviour, sign int32) int32 {
 		to := begin + sign*p.Pods
 		if p.Pods == 0 {
 			share := float64(begin) * (1 + float64(sign)*float64(p.Percent)/100)
-			if to = int32(share); sign > 0 {
+			if to = ceil(math.Trunc(share)); sign > 0 {
 				to = ceil(share)
 			}
 		}

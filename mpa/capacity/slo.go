@@ -63,7 +63,7 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 		if share == 0 {
 			share = memoryShare
 		}
-		limit = min(limit, int(share*size.Memory/each))
+		limit = int(min(float64(limit), share*size.Memory/each))
 	}
 	if limit < 1 {
 		return 0, 0, 0, fmt.Errorf("size: %.4g bytes hold no request of %.4g", size.Memory, c.MemoryPerRequest.High)

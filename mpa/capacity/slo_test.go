@@ -90,6 +90,12 @@ func TestForSLO(t *testing.T) {
 	limit, _, _, err = ForSLO(known(m, 10), SLO{95, .4}, Size{Cores: 1, Memory: 50, Min: 50, Max: 60})
 	require.NoError(t, err)
 	require.Equal(t, 4, limit)
+	// A request that takes almost no memory does not bind: the quotient is beyond any whole number.
+	free, _, _, err := ForSLO(known(m, 0), SLO{95, .4}, Size{Cores: 1})
+	require.NoError(t, err)
+	limit, _, _, err = ForSLO(known(m, 1e-300), SLO{95, .4}, Size{Cores: 1, Memory: 1e18})
+	require.NoError(t, err)
+	require.Equal(t, free, limit)
 	limit, _, _, err = ForSLO(known(m, 0), SLO{95, .4}, Size{Cores: 1, Min: 50, Max: 60})
 	require.NoError(t, err)
 	require.Equal(t, 50, limit)

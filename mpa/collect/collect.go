@@ -16,6 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Collector observes workloads, several at a time.
@@ -237,7 +238,7 @@ func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
 		}
 	}
 	add := func(c *corev1.Container) {
-		k := mpa.Container{Name: c.Name, Request: amounts(c.Resources.Requests), MemoryLimit: c.Resources.Limits.Memory().Value()}
+		k := mpa.Container{Name: c.Name, Request: amounts(c.Resources.Requests), MemoryLimit: podspec.Amount("memory", c.Resources.Limits.Memory())}
 		if s := statuses[c.Name]; s != nil {
 			if s.Resources != nil {
 				k.Actual = amounts(s.Resources.Requests)
@@ -271,7 +272,7 @@ func amounts(list corev1.ResourceList) mpa.Resources {
 }
 
 func resources(cpu, memory resource.Quantity) mpa.Resources {
-	return mpa.Resources{CPU: cpu.MilliValue(), Memory: memory.Value()}
+	return mpa.Resources{CPU: podspec.Amount("cpu", &cpu), Memory: podspec.Amount("memory", &memory)}
 }
 
 // killed returns when a container last ran out of memory.

@@ -336,7 +336,7 @@ func (q *question) newest(selector string, s *model.Sample) (newest time.Time, o
 		if string(f.Metric[selectorLabel]) != selector {
 			continue
 		}
-		t := time.UnixMilli(int64(math.Round(1000 * float64(f.Value)))).UTC()
+		t := timeOf(float64(f.Value))
 		if q.by != "" && f.Metric["pod"] == s.Metric["pod"] && f.Metric["container"] == s.Metric["container"] {
 			return t, true
 		}
@@ -345,6 +345,16 @@ func (q *question) newest(selector string, s *model.Sample) (newest time.Time, o
 		}
 	}
 	return newest, ok
+}
+
+// timeOf is a number of seconds since 1970 as a time with a year of four digits, which JSON can have. What
+// is no such number is 1970.
+func timeOf(seconds float64) time.Time {
+	const most = 253_402_300_799 // the end of the year 9999
+	if !(seconds >= 0) {
+		seconds = 0
+	}
+	return time.UnixMilli(int64(math.Round(1000 * min(seconds, most)))).UTC()
 }
 
 // usageOf joins cpu and memory. A container that lacks one has no usage.

@@ -17,6 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // targetOf returns what an object's spec promises and allows.
@@ -48,10 +49,10 @@ func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 
 func amountsOf(a v1alpha1.Amounts) (r mpa.Resources) {
 	if a.CPU != nil {
-		r.CPU = a.CPU.MilliValue()
+		r.CPU = podspec.Amount("cpu", a.CPU)
 	}
 	if a.Memory != nil {
-		r.Memory = a.Memory.Value()
+		r.Memory = podspec.Amount("memory", a.Memory)
 	}
 	return r
 }
@@ -80,10 +81,10 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 	for _, k := range m.Containers {
 		c := mpa.ContainerMemory{Name: k.Name}
 		for _, p := range k.Peaks {
-			c.Peaks = append(c.Peaks, mpa.Peak{Time: p.Time.UTC(), Memory: p.Memory.Value()})
+			c.Peaks = append(c.Peaks, mpa.Peak{Time: p.Time.UTC(), Memory: podspec.Amount("memory", &p.Memory)})
 		}
 		if top := k.Ceiling; top != nil {
-			c.Ceiling, c.CeilingTime = mpa.Resources{CPU: top.CPU.MilliValue(), Memory: top.Memory.Value()}, top.Time.UTC()
+			c.Ceiling, c.CeilingTime = amountsOf(v1alpha1.Amounts{CPU: &top.CPU, Memory: &top.Memory}), top.Time.UTC()
 		}
 		memory.Containers = append(memory.Containers, c)
 	}

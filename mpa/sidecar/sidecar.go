@@ -26,8 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 const (
@@ -41,8 +43,6 @@ const (
 	requests, admin, metrics = 9900, 9901, 9902
 	// user is an account that no image needs to have.
 	user = 65532
-	// grace is the API server's default of a pod's terminationGracePeriodSeconds.
-	grace = 30 * time.Second
 	// mostLinger is how long the gate waits at most for Services to notice the pod's end. That does
 	// not grow with the pod's grace, and a container that its liveness probe restarts waits too.
 	mostLinger = 10 * time.Second
@@ -151,7 +151,7 @@ func (p *Place) plain(app *corev1.Container) error {
 // end sets how long Services have to notice the pod's end: as long as the container sleeps by a
 // hook of its own, or a tenth of the pod's grace.
 func (p *Place) end(spec *corev1.PodSpec) error {
-	p.linger = min(ends(spec)/10, mostLinger)
+	p.linger = min(podspec.Grace(spec)/10, mostLinger)
 	app := &spec.Containers[p.container]
 	if app.Lifecycle == nil || app.Lifecycle.PreStop == nil {
 		return nil
@@ -160,16 +160,8 @@ func (p *Place) end(spec *corev1.PodSpec) error {
 	if sleep == nil {
 		return Refuse("HookOfItsOwn", "container %s has a lifecycle.preStop other than sleep, and a container has one only: without the gate's it ends before its requests", app.Name)
 	}
-	p.linger = time.Duration(sleep.Seconds) * time.Second
+	p.linger = bounded.Times(max(sleep.Seconds, 0), time.Second)
 	return nil
-}
-
-// ends returns the time that the pod has to end.
-func ends(spec *corev1.PodSpec) time.Duration {
-	if g := spec.TerminationGracePeriodSeconds; g != nil {
-		return time.Duration(*g) * time.Second
-	}
-	return grace
 }
 
 // Before returns the name of the port before which a pod has a gate of the webhook, "" if it has
@@ -264,7 +256,7 @@ func (p *Place) byNumber(container map[string]any) error {
 // gate returns the container. Of what Services leave of the pod's grace, requests have at most half
 // to end, and the containers the rest.
 func (p *Place) gate(spec *corev1.PodSpec, image, token string) corev1.Container {
-	drain := min((ends(spec)-p.linger)/2, mostDrain)
+	drain := min((podspec.Grace(spec)-p.linger)/2, mostDrain)
 	resources := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("25m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},

@@ -2,8 +2,10 @@ package sidecar_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -185,6 +187,13 @@ func TestAddDepends(t *testing.T) {
 	for name, test := range map[string]struct{ old, new, want string }{
 		"a long grace":         {"  later: {field: 1}", "  terminationGracePeriodSeconds: 120", "--linger=10s --drain=55s"},
 		"an hour":              {"  later: {field: 1}", "  terminationGracePeriodSeconds: 3600", "--linger=10s --drain=1m0s"},
+		"a grace of years":     {"  later: {field: 1}", "  terminationGracePeriodSeconds: 100000000000", "--linger=10s --drain=1m0s"},
+		"the longest grace":    {"  later: {field: 1}", "  terminationGracePeriodSeconds: 9223372036854775807", "--linger=10s --drain=1m0s"},
+		"a negative product":   {"  later: {field: 1}", "  terminationGracePeriodSeconds: 9223372037", "--linger=10s --drain=1m0s"},
+		"a small product":      {"  later: {field: 1}", "  terminationGracePeriodSeconds: 18446744074", "--linger=10s --drain=1m0s"},
+		"a negative grace":     {"  later: {field: 1}", "  terminationGracePeriodSeconds: -9223372036854775808", "--linger=100ms --drain=450ms"},
+		"the longest sleep":    {"lifecycle: {", strings.Replace(sleep, "5", "9223372036854775807", 1), "--linger=876000h0m0s --drain=0s"},
+		"a negative sleep":     {"lifecycle: {", strings.Replace(sleep, "5", "-9223372037", 1), "--linger=0s --drain=15s"},
 		"no grace":             {"  later: {field: 1}", "  terminationGracePeriodSeconds: 0", "--linger=0s --drain=0s"},
 		"a sleep":              {"lifecycle: {", sleep, "--linger=5s --drain=12.5s"},
 		"a sleep of its grace": {"lifecycle: {", strings.Replace(sleep, "5", "30", 1), "--linger=30s --drain=0s"},
@@ -258,4 +267,30 @@ func TestPortsOfTLS(t *testing.T) {
 func TestPortOfInitialContainer(t *testing.T) {
 	_, pod := added(t, strings.Replace(app, "{name: first,", "{name: first, ports: [{name: http, containerPort: 7}],", 1))
 	assert.Equal(t, "http", sidecar.Before(&pod))
+}
+
+// FuzzNumbers gives a pod any numbers: the gate's durations can be parsed, are not negative, and may be added.
+func FuzzNumbers(f *testing.F) {
+	f.Add(int64(9_223_372_036_854_775_807), int64(0), false)
+	f.Add(int64(18_446_744_074), int64(9_223_372_037), true)
+	f.Add(int64(-1), int64(-1), true)
+	f.Fuzz(func(t *testing.T, grace, sleep int64, sleeps bool) {
+		text := strings.Replace(app, "  later: {field: 1}", fmt.Sprintf("  terminationGracePeriodSeconds: %d", grace), 1)
+		if sleeps {
+			text = strings.Replace(text, "lifecycle: {", fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}, ", sleep), 1)
+		}
+		_, pod := added(t, text)
+		args := pod.Spec.InitContainers[1].Args
+		linger, err := time.ParseDuration(strings.TrimPrefix(args[6], "--linger="))
+		require.NoError(t, err)
+		drain, err := time.ParseDuration(strings.TrimPrefix(args[7], "--drain="))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, linger, time.Duration(0))
+		require.GreaterOrEqual(t, drain, time.Duration(0))
+		require.LessOrEqual(t, drain, time.Minute)
+		require.GreaterOrEqual(t, linger+drain, linger)
+		if !sleeps {
+			require.LessOrEqual(t, linger, 10*time.Second)
+		}
+	})
 }

@@ -82,13 +82,16 @@ func (r resourceFile) resources() mpa.Resources {
 	return mpa.Resources{CPU: r.CPU.MilliValue(), Memory: r.Memory.Value()}
 }
 
-// A quantity is one of Kubernetes, from 0 up.
+// mostCPU are the millicores that the object allows at most.
+const mostCPU = 100_000_000
+
+// A quantity is one of Kubernetes, from 0 to 1Pi.
 type quantity struct{ resource.Quantity }
 
 func (q *quantity) UnmarshalYAML(n *yaml.Node) error {
 	v, err := resource.ParseQuantity(n.Value)
-	if err != nil || v.Sign() < 0 {
-		return fmt.Errorf("line %d: %q is not a quantity from 0 up", n.Line, n.Value)
+	if err != nil || v.Sign() < 0 || v.AsApproximateFloat64() > 1<<50 {
+		return fmt.Errorf("line %d: %q is not a quantity from 0 to 1Pi", n.Line, n.Value)
 	}
 	q.Quantity = v
 	return nil
@@ -168,6 +171,8 @@ func (f *appFile) app() (App, error) {
 		return a, fmt.Errorf("start.replicas %d: want at least 1", a.Replicas)
 	case a.Request.CPU < 1 || a.Request.Memory < 1:
 		return a, fmt.Errorf("start: cpu and memory are needed")
+	case max(a.Request.CPU, a.Target.Containers[0].Min.CPU, a.Target.Containers[0].Max.CPU) > mostCPU:
+		return a, fmt.Errorf("start.cpu, requests: want at most %d cores", mostCPU/1000)
 	case a.Workers < 0 || a.Retries < 0 || a.Retries > 20:
 		return a, fmt.Errorf("workers %d, retries %d: want at least 0, and at most 20 retries", a.Workers, a.Retries)
 	case !(a.Parallelism >= 0 && a.Parallelism <= 1e6) || !(a.LimitRatio == 0 || a.LimitRatio >= 1 && a.LimitRatio <= 1e6):

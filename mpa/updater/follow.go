@@ -123,7 +123,7 @@ func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
 	for i := range pod.Spec.Containers {
 		r := pod.Spec.Containers[i].Resources.Requests
 		w := want[pod.Spec.Containers[i].Name]
-		if w.CPU > 0 && r.Cpu().MilliValue() == w.CPU || w.Memory > 0 && r.Memory().Value() == w.Memory {
+		if w.CPU > 0 && podspec.Milli(r.Cpu()) == w.CPU || w.Memory > 0 && podspec.Value(r.Memory()) == w.Memory {
 			return // it has the rest
 		}
 	}
@@ -365,6 +365,10 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		return nil
 	case !w.settled || others != len(pods)-1 || len(pods) != int(w.Replicas):
 		c.note(victim, "to be evicted once all others are ready")
+		return nil
+	}
+	if why := podspec.AboveCeiling(victim, u.MaxGrace); why != "" {
+		c.note(victim, "not evicted: %s", why)
 		return nil
 	}
 	room, err := u.room(ctx, m, victim, w, want)

@@ -150,6 +150,12 @@ func TestEviction(t *testing.T) {
 			d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1
 			require.NoError(t, w.api.Status().Update(t.Context(), d))
 		}, says: "once all others are ready"},
+		{name: "a grace period of a day", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
+			for _, p := range w.pods() {
+				p.Spec.TerminationGracePeriodSeconds = new(int64(86_400))
+				require.NoError(t, w.api.Update(t.Context(), &p))
+			}
+		}, says: "its terminationGracePeriodSeconds of 86400 s is above the ceiling of 15m0s"},
 		{name: "no other node", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
 			require.NoError(t, w.api.Delete(t.Context(), node("b")))
 		}, says: "no other node has room"},

@@ -53,6 +53,8 @@ type Options struct {
 	// EvictAfter is how long a resize may be deferred before its pod is evicted, where
 	// the mode allows that.
 	EvictAfter time.Duration
+	// MaxGrace is the longest grace period of a pod that is evicted; 0 = [podspec.MaxGrace].
+	MaxGrace time.Duration
 	// Evictions limits the pods that are evicted within an hour, those of the scheduler's moves
 	// included.
 	Evictions evict.Limits
@@ -69,6 +71,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "most changes of replicas of one object in an hour, from all recommenders together")
 	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "most changes of requests of one object in an hour, from all recommenders together")
 	flags.DurationVar(&o.EvictAfter, "evict-after", 5*time.Minute, "how long a resize may be deferred before its pod is evicted, in modes that evict")
+	flags.DurationVar(&o.MaxGrace, "max-grace-period", podspec.MaxGrace, "longest terminationGracePeriodSeconds of a pod that is evicted")
 	flags.IntVar(&o.Evictions.PerHour, "max-evictions-per-hour", 1000, "most pods evicted within an hour, the scheduler's moves included; 0: no limit")
 	flags.IntVar(&o.Evictions.PerNamespace, "max-evictions-per-namespace", 200, "most of them from one namespace; 0: no limit")
 	flags.IntVar(&o.Evictions.PerNode, "max-evictions-per-node", 110, "most of them from one node; 0: no limit")
@@ -87,6 +90,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--max-scalings-per-hour %d, --max-resizes-per-hour %d: want 0 to 1000", o.Scalings, o.Resizes)
 	case o.EvictAfter < 0:
 		return fmt.Errorf("--evict-after %v: want at least 0", o.EvictAfter)
+	case o.MaxGrace < time.Second || o.MaxGrace > 24*time.Hour:
+		return fmt.Errorf("--max-grace-period %v: want 1s to 24h", o.MaxGrace)
 	case o.Evictions.PerHour < 0 || o.Evictions.PerNamespace < 0 || o.Evictions.PerNode < 0:
 		return fmt.Errorf("--max-evictions-per-hour %d, --max-evictions-per-namespace %d, --max-evictions-per-node %d: want at least 0",
 			o.Evictions.PerHour, o.Evictions.PerNamespace, o.Evictions.PerNode)

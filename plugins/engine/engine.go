@@ -29,6 +29,7 @@ type Options struct {
 	ForecastAge      time.Duration // at which a forecast is stale
 	Top              int           // nodes to rank
 	Repairs          bool          // a caller carries rescues out
+	MaxGrace         time.Duration // longest grace period of a pod that moves; 0 = podspec.MaxGrace
 	Peers            *Peers        // of the process; nil = there are none
 	Recorder         events.EventRecorder
 	Leads            func() bool // whether this process decides, and so writes the history of policies; nil = it does

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +52,9 @@ func (e *Engine) Repair() policy.Repair {
 	return (*policy.Repair)(nil).Complete()
 }
 
+// MaxGrace is the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
+func (e *Engine) MaxGrace() time.Duration { return e.opt.MaxGrace }
+
 // setRepair takes a policy's repair.
 func (e *Engine) setRepair(object *policy.Object) {
 	var r policy.Repair
@@ -85,7 +89,7 @@ func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.
 	begin := e.opt.Now()
 	defer func() { e.metrics.repairSearch.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	list, node := makeroom.Find(e.state.ledger, makeroom.Request{
-		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, Stays: stays, Engaged: func(group string) bool { return e.state.cluster.Engaged(group) || e.state.cluster.ByZone(group) },
+		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, MaxGrace: e.opt.MaxGrace, Stays: stays, Engaged: func(group string) bool { return e.state.cluster.Engaged(group) || e.state.cluster.ByZone(group) },
 	})
 	if node == "" {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -52,8 +53,13 @@ func New() *History {
 	}
 }
 
+// mostSeconds keeps times of a log within the range of milliseconds, with room for differences.
+const mostSeconds = 1e15
+
 // milliseconds is a time of a log in the resolution of traces.
-func milliseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e3)) }
+func milliseconds(seconds float64) int64 {
+	return bounded.Int(math.Round(min(max(seconds, -mostSeconds), mostSeconds) * 1e3))
+}
 
 // Add takes the next event. When a clock was set back, the time of the event before
 // it counts.

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // CostAnnotation of a node is what it costs an hour, in the currency of the prices.
@@ -59,10 +60,13 @@ const (
 	ByModel      PriceSource = "model"
 )
 
+// mostCost is the most that a node may cost an hour.
+const mostCost = 1e12
+
 // Of returns what a node costs an hour. An annotation that is not a positive number is ignored: it must
 // not make the node unusable.
 func (p *Prices) Of(n *v1.Node) (float64, PriceSource) {
-	if v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64); err == nil && v > 0 && v <= 1e12 {
+	if v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64); err == nil && v > 0 && v <= mostCost {
 		return v, ByAnnotation
 	}
 	if p != nil {
@@ -115,13 +119,13 @@ func model(n *v1.Node) float64 {
 		has = n.Status.Allocatable
 	}
 	memory := has[v1.ResourceMemory]
-	sum := float64(float64(has.Cpu().MilliValue())/1000*cpuHour) + float64(memory.AsApproximateFloat64()/(1<<30)*gibHour)
+	sum := float64(float64(podspec.Milli(has.Cpu()))/1000*cpuHour) + float64(float64(podspec.Value(&memory))/(1<<30)*gibHour)
 	for name, quantity := range has {
 		if strings.HasSuffix(string(name), "/gpu") {
-			sum += float64(float64(quantity.Value()) * gpuHour)
+			sum += float64(float64(podspec.Value(&quantity)) * gpuHour)
 		}
 	}
-	if !(sum > 0) {
+	if sum = min(sum, mostCost); !(sum > 0) {
 		return 1
 	}
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(sum, 'g', 3, 64), 64)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
@@ -60,7 +61,7 @@ func NewRule(r *v1alpha1.PlacementRule) (*Rule, error) {
 		if *minutes < 1 {
 			return nil, fmt.Errorf("spec.afterMinutes %d: want at least 1", *minutes)
 		}
-		out.after = time.Duration(*minutes) * time.Minute
+		out.after = bounded.Times(*minutes, time.Minute)
 	}
 	if r.Spec.MaxPerNode != nil {
 		if out.maxPerNode = *r.Spec.MaxPerNode; out.maxPerNode < 1 {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
 // Files reads the files of one log, in order.
@@ -64,7 +66,7 @@ func (f *Files) begins(e *Event) error {
 }
 
 func instant(seconds float64) string {
-	return time.UnixMicro(int64(seconds * 1e6)).UTC().Format(time.RFC3339)
+	return time.UnixMicro(bounded.Int(seconds * 1e6)).UTC().Format(time.RFC3339)
 }
 
 func (f *Files) open(path string) error {

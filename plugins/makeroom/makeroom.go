@@ -12,6 +12,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
@@ -30,6 +31,8 @@ type Request struct {
 	Chain int      // most moves of others
 	// MinReplicas is the least number of pods that a workload has to have for one to move.
 	MinReplicas int
+	// MaxGrace is the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
+	MaxGrace time.Duration
 	// Stays reports whether a pod must not be evicted now, beyond what the pod says itself:
 	// because of a disruption budget. nil = none must stay.
 	Stays func(*v1.Pod) bool
@@ -310,7 +313,7 @@ func (r *Request) mayMove(p *ledger.Pod) bool {
 	if object.Spec.SchedulerName != r.Pod.Spec.SchedulerName { // another one decides where its replacement goes
 		return false
 	}
-	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object) == "" && (r.Stays == nil || !r.Stays(object))
+	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object, r.MaxGrace) == "" && (r.Stays == nil || !r.Stays(object))
 }
 
 // isClosed reports whether nothing may change on a node.

@@ -105,6 +105,9 @@ func twoNodes(t testing.TB) *cluster {
 }
 
 func TestFind(t *testing.T) {
+	grace := func(seconds int64) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+	}
 	const moved = "db-1 a→b, large-1 a"
 	for _, tt := range []struct {
 		name   string
@@ -117,6 +120,10 @@ func TestFind(t *testing.T) {
 		{"of higher priority", priority(6), nil, ""},
 		{"no controller", func(p *v1.Pod) { p.OwnerReferences = nil }, nil, ""},
 		{"not ready", func(p *v1.Pod) { p.Status.Conditions = nil }, nil, ""},
+		{"a grace period above the ceiling", grace(901), nil, ""},
+		{"a grace period at the ceiling", grace(900), nil, moved},
+		{"a grace period above another ceiling", grace(31), func(r *makeroom.Request) { r.MaxGrace = 30 * time.Second }, ""},
+		{"a grace period below another ceiling", grace(1800), func(r *makeroom.Request) { r.MaxGrace = time.Hour }, moved},
 		{"of another scheduler", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }, nil, ""},
 		{"its binding is under way", func(p *v1.Pod) { p.Spec.NodeName = "" }, nil, ""},
 		{"must stay", nil, func(r *makeroom.Request) { r.Stays = func(p *v1.Pod) bool { return p.Name == "db-1" } }, ""},

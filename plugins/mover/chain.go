@@ -42,7 +42,7 @@ func end(outcome, text string, args ...any) error { return &ended{outcome, fmt.E
 func (m *Mover) carryOut(c *chain) (outcome string, why error) {
 	err := m.moves(c)
 	if err == nil {
-		err = m.await(c, len(c.Moves), patience(c.Moves[len(c.Moves)-1].Pod), kube.PlaceTaken)
+		err = m.await(c, len(c.Moves), m.patience(c.Moves[len(c.Moves)-1].Pod), kube.PlaceTaken)
 	}
 	var e *ended
 	switch {
@@ -78,7 +78,7 @@ func (m *Mover) moves(c *chain) error {
 		c.begun++
 		m.mu.Unlock()
 		m.keep(move.Pod, stillFor)
-		before = patience(move.Pod)
+		before = m.patience(move.Pod)
 		if err := m.await(c, i, before, kube.PlaceTaken); err != nil {
 			m.engine.TellMove(late)
 			return err
@@ -141,7 +141,7 @@ func (m *Mover) mayGoOn(c *chain, pod *v1.Pod) error {
 	case now == nil || now.UID != pod.UID:
 		return end(changed, "%s/%s is gone", pod.Namespace, pod.Name)
 	}
-	if reason := podspec.Movable(now); reason != "" {
+	if reason := podspec.Movable(now, m.engine.MaxGrace()); reason != "" {
 		return end(changed, "%s/%s must stay: %s", pod.Namespace, pod.Name, reason)
 	}
 	if m.cluster.Stays()(now) {

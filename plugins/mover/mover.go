@@ -20,6 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 const (
@@ -302,7 +303,7 @@ func (m *Mover) restFor(uid types.UID) {
 func (m *Mover) begin(r *engine.Rescue) {
 	until := m.now().Add(slack)
 	for _, move := range r.Moves {
-		until = until.Add(2 * patience(move.Pod)) // to be free, to be taken
+		until = until.Add(2 * m.patience(move.Pod)) // to be free, to be taken
 	}
 	m.engine.Begin(r, float64(until.UnixMicro())/1e6)
 	m.engine.TellBegun(r, policy.RepairEnabled)
@@ -312,12 +313,8 @@ func (m *Mover) begin(r *engine.Rescue) {
 }
 
 // patience is how long a step may take: the pod ends, its replacement stands.
-func patience(pod *v1.Pod) time.Duration {
-	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		grace = *g
-	}
-	return time.Duration(grace)*time.Second + 2*slack
+func (m *Mover) patience(pod *v1.Pod) time.Duration {
+	return podspec.Patience(pod, m.engine.MaxGrace()) + 2*slack
 }
 
 func (c *chain) poke() {

@@ -347,6 +347,7 @@ func TestChainEndsEarly(t *testing.T) {
 		{"the budget became tighter", func(w *world) { w.refuses["db-1"] = errors.New("429") }, nil, time.Second, nil, []string{"a", "gone", ""}},
 		{"no moves left", func(w *world) { w.moved = slices.Repeat([]time.Time{time.Now()}, 20) }, nil, time.Second, nil, []string{"a", "gone", ""}},
 		{"the replacement never comes", func(w *world) { w.barren = true }, nil, 5 * time.Minute, []string{"db-1"}, []string{"gone", "gone", "a"}},
+		{"the pod has a grace of a day", func(w *world) { w.pods["db-1"].Spec.TerminationGracePeriodSeconds = new(int64(86_400)) }, nil, time.Minute, nil, []string{"a", "gone", ""}},
 		{"the pod is deleted", nil, func(w *world) { w.remove("large-1") }, time.Minute, []string{"db-1"}, []string{"gone", "b", "gone"}},
 		{"its node is cordoned", nil, func(w *world) { w.cordoned["a"] = true; w.sync() }, time.Minute, []string{"db-1"}, []string{"gone", "b", ""}},
 		{"a foreign pod takes the room", nil, func(w *world) { w.add("foreign", "foreign", "500m", "a"); w.sync() }, time.Minute, []string{"db-1"}, []string{"gone", "b", ""}},

@@ -97,6 +97,9 @@ type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }
 
+// mostHistory are the most days of History, as the object allows them.
+const mostHistory = 366
+
 // Validate reports all that is wrong with settings, each as a [FieldError].
 func (s *Settings) Validate() error {
 	var errs []error
@@ -111,6 +114,7 @@ func (s *Settings) Validate() error {
 	} else {
 		wrong(schedule.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero(), "train.schedule", "%q never fires", s.Schedule)
 	}
+	wrong(s.History > mostHistory, "train.history", "%d days, want at most %d", s.History, mostHistory)
 	wrong(s.Choose < 1, "train.validate", "%d days, want at least 1", s.Choose)
 	wrong(s.Test < 2, "train.test", "%d days, want at least 2: the interval is over days", s.Test)
 	wrong(s.Choose+s.Test >= s.History, "train.history", "%d days, of which %d choose and %d judge: none is left to train on", s.History, s.Choose, s.Test)

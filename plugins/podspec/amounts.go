@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ const Pods = string(v1.ResourcePods)
 // it: init and sidecar containers, overhead, pod-level resources, and while a
 // resize is under way the larger of the old and the new.
 func Demand(pod *v1.Pod) map[string]int64 {
-	demand := Amounts(podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true}))
+	demand := Amounts(podresource.PodRequests(summable(pod), podresource.PodResourcesOptions{UseStatusResources: true}))
 	demand[Pods] = 1
 	return demand
 }
@@ -41,13 +42,87 @@ func Amounts(list v1.ResourceList) map[string]int64 {
 	return out
 }
 
-// Amount is a quantity in the units of its dimension, at most what the core can hold.
+// Amount is a quantity in the units of its dimension, from 0 to what the core can hold.
 func Amount(dimension string, q *resource.Quantity) int64 {
-	n := q.Value()
+	n := Value(q)
 	if Units[dimension] == "m" {
-		n = q.MilliValue()
+		n = Milli(q)
 	}
-	return min(n, binpack.MaxValue)
+	return min(max(n, 0), binpack.MaxValue)
+}
+
+// Value is a quantity in ones, rounded up. Beyond 2^62 it is the largest number, where the method of a
+// quantity returns a remainder or 0.
+func Value(q *resource.Quantity) int64 { return within(q, 1<<62, q.Value) }
+
+// Milli is a quantity in thousandths in the same way.
+func Milli(q *resource.Quantity) int64 { return within(q, (1<<62)/1000, q.MilliValue) }
+
+// within is a value of a quantity from -most to most, beyond which the value is no number of 64 bits. An
+// exact comparison would write out every digit of 1e99999999.
+func within(q *resource.Quantity, most float64, value func() int64) int64 {
+	switch about := q.AsApproximateFloat64(); {
+	case q.IsZero():
+		return 0
+	case about > most:
+		return math.MaxInt64
+	case about < -most:
+		return -math.MaxInt64
+	}
+	return value()
+}
+
+// summable is a pod of which no request is above what the core can hold: sums of larger ones take too long.
+// It is the pod itself where none is.
+func summable(pod *v1.Pod) *v1.Pod {
+	large := func(q resource.Quantity) bool {
+		return !(math.Abs(q.AsApproximateFloat64()) <= float64(binpack.MaxValue))
+	}
+	largest := func(list v1.ResourceList) bool {
+		for _, q := range list {
+			if large(q) {
+				return true
+			}
+		}
+		return false
+	}
+	if !slices.ContainsFunc(requestsOf(pod), largest) {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	for _, list := range requestsOf(pod) {
+		for name, q := range list {
+			if large(q) {
+				list[name] = *resource.NewQuantity(binpack.MaxValue*int64(q.Sign()), resource.DecimalSI)
+			}
+		}
+	}
+	return pod
+}
+
+// requestsOf are all lists of amounts that a pod's demand is made of.
+func requestsOf(pod *v1.Pod) []v1.ResourceList {
+	lists := []v1.ResourceList{pod.Spec.Overhead}
+	add := func(r *v1.ResourceRequirements) {
+		if r != nil {
+			lists = append(lists, r.Requests, r.Limits)
+		}
+	}
+	add(pod.Spec.Resources)
+	add(pod.Status.Resources)
+	lists = append(lists, pod.Status.AllocatedResources)
+	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			add(&containers[i].Resources)
+		}
+	}
+	for _, statuses := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			add(statuses[i].Resources)
+			lists = append(lists, statuses[i].AllocatedResources)
+		}
+	}
+	return lists
 }
 
 // Size writes a demand down: equal demands are equal texts.

@@ -24,7 +24,7 @@ const (
 // Egress reads the text of an [EgressAnnotation], in bits a second.
 func Egress(text string) (int64, error) {
 	q, err := resource.ParseQuantity(text)
-	if err == nil && (q.Sign() < 0 || q.Value() > binpack.MaxValue) {
+	if err == nil && (q.Sign() < 0 || Value(&q) > binpack.MaxValue) {
 		err = errors.New("want 0 to 2^50 bits a second, such as 200M")
 	}
 	if err != nil {

@@ -1,11 +1,16 @@
 package podspec
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
 // What owners write on pods that must stay. Karpenter and cluster-autoscaler obey them too.
@@ -15,11 +20,41 @@ const (
 	volumesToLose = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" // their names
 )
 
+// MaxGrace is the longest grace period of a pod that is evicted, unless a setting says something else.
+const MaxGrace = 15 * time.Minute
+
+// Grace is the time that a pod has from its eviction until it is killed. A negative one is 1 s, as for the
+// API server.
+func Grace(spec *v1.PodSpec) time.Duration {
+	if s := spec.TerminationGracePeriodSeconds; s == nil {
+		return v1.DefaultTerminationGracePeriodSeconds * time.Second
+	} else if *s >= 0 {
+		return bounded.Times(*s, time.Second)
+	}
+	return time.Second
+}
+
+// Patience is how long an eviction waits for a pod to end: its grace period, but no longer than a ceiling,
+// whatever the pod says; 0 = [MaxGrace].
+func Patience(pod *v1.Pod, ceiling time.Duration) time.Duration {
+	return min(Grace(&pod.Spec), cmp.Or(ceiling, MaxGrace))
+}
+
+// AboveCeiling returns why a pod is not evicted whose grace period is above a ceiling, 0 = [MaxGrace]; ""
+// where it is not. One that does not end on SIGTERM would hold up for so long those that wait for its end.
+func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil && Patience(pod, ceiling) < Grace(&pod.Spec) {
+		return fmt.Sprintf("its terminationGracePeriodSeconds of %d s is above the ceiling of %v", *s, cmp.Or(ceiling, MaxGrace))
+	}
+	return ""
+}
+
 // Movable returns why a pod must not be evicted in order that its replacement lands on a
 // planned node; "" when it may. It reads the pod alone: disruption budgets and the number of
 // replicas are the caller's business. Constraints that our model of a node does not have make
-// a pod immovable, since its replacement might not land.
-func Movable(pod *v1.Pod) (reason string) {
+// a pod immovable, since its replacement might not land. A grace period above a ceiling, 0 = [MaxGrace],
+// makes it immovable too.
+func Movable(pod *v1.Pod, ceiling time.Duration) (reason string) {
 	switch controller := metav1.GetControllerOfNoCopy(pod); {
 	case !Moves(pod):
 		return "it is part of its node"
@@ -43,7 +78,7 @@ func Movable(pod *v1.Pod) (reason string) {
 	if what := UnknownConstraint(pod); what != "" {
 		return "where it may go depends on " + what
 	}
-	return ""
+	return AboveCeiling(pod, ceiling)
 }
 
 // Ready reports whether a pod's condition Ready is true.

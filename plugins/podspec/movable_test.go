@@ -1,8 +1,10 @@
 package podspec
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +28,9 @@ func TestMovable(t *testing.T) {
 		return func(p *v1.Pod) {
 			p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: key}}}}
 		}
+	}
+	grace := func(seconds int64) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 	}
 	owned := func(kind string) func(*v1.Pod) {
 		return func(p *v1.Pod) {
@@ -75,6 +80,14 @@ func TestMovable(t *testing.T) {
 		}, "pod affinity"},
 		{"one per node", anti(v1.LabelHostname), ""},
 		{"one per zone", anti(v1.LabelTopologyZone), "zone"},
+		{"a long grace period", grace(86_400), "its terminationGracePeriodSeconds of 86400 s is above the ceiling of 15m0s"},
+		{"a grace period at the ceiling", grace(900), ""},
+		{"a grace period above it", grace(901), "ceiling"},
+		{"a grace period that times a second is negative", grace(9_223_372_037), "ceiling"},
+		{"a grace period that times a second is small", grace(18_446_744_074), "ceiling"},
+		{"the longest grace period", grace(math.MaxInt64), "ceiling"},
+		{"no grace period", grace(0), ""},
+		{"a negative grace period", grace(math.MinInt64), ""},
 	} {
 		p := &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
@@ -83,8 +96,36 @@ func TestMovable(t *testing.T) {
 		}
 		owned("ReplicaSet")(p)
 		c.edit(p)
-		if got := Movable(p); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+		if got := Movable(p, 0); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q in it", c.name, got, c.want)
 		}
+	}
+}
+
+func TestGrace(t *testing.T) {
+	for _, c := range []struct {
+		seconds *int64
+		want    time.Duration
+	}{
+		{nil, 30 * time.Second}, {new(int64(0)), 0}, {new(int64(60)), time.Minute}, {new(int64(-5)), time.Second},
+		{new(int64(math.MaxInt64)), 876_000 * time.Hour}, {new(int64(9_223_372_037)), 876_000 * time.Hour}, {new(int64(math.MinInt64)), time.Second},
+	} {
+		p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: c.seconds}}
+		if got := Grace(&p.Spec); got != c.want {
+			t.Errorf("%v: %v, want %v", c.seconds, got, c.want)
+		}
+		if got, want := Patience(p, 0), min(c.want, 15*time.Minute); got != want {
+			t.Errorf("%v: patience %v, want %v", c.seconds, got, want)
+		}
+		if got, want := Patience(p, time.Second), min(c.want, time.Second); got != want {
+			t.Errorf("%v: patience %v, want %v", c.seconds, got, want)
+		}
+	}
+	p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: new(int64(3600))}}
+	if got := AboveCeiling(p, time.Hour); got != "" {
+		t.Errorf("at the ceiling: %q", got)
+	}
+	if got, want := AboveCeiling(p, time.Hour-1), "its terminationGracePeriodSeconds of 3600 s is above the ceiling of 59m59.999999999s"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/binpack"
 )
 
 // HasRoom reports whether a pod may find room on one of the nodes, beside the pods that
@@ -24,7 +26,7 @@ func HasRoom(pod *v1.Pod, nodes []v1.Node, pods []v1.Pod) bool {
 			used[p.Spec.NodeName] = on
 		}
 		for dimension, n := range Demand(p) {
-			on[dimension] += n
+			on[dimension] = min(on[dimension]+n, binpack.MaxValue)
 		}
 	}
 	demand, selector := Demand(pod), NewSelector(pod)

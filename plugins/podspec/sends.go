@@ -52,5 +52,5 @@ func Sends(pod *v1.Pod) (list []binpack.Sending, err error) {
 
 func quantity(text string) (int64, error) {
 	q, err := resource.ParseQuantity(text)
-	return q.Value(), err
+	return Value(&q), err
 }

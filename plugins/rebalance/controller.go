@@ -71,7 +71,8 @@ var (
 type Options struct {
 	AppLabel, Fleet string // as the scheduler's
 	Prices          *kube.Prices
-	Profile         string // only its pods are moved
+	Profile         string        // only its pods are moved
+	MaxGrace        time.Duration // longest grace period of a pod that moves; 0 = podspec.MaxGrace
 	Recorder        events.EventRecorder
 	Site            Site
 	Holder          Holder

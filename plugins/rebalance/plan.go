@@ -26,6 +26,8 @@ const (
 	// atFirst is when a plan is made again that could not be begun to be carried out; each failure in a row
 	// doubles it, as far as again.
 	atFirst = time.Minute
+	// longestEvery is the longest time between plans, as the object allows it.
+	longestEvery = 168 * time.Hour
 	// mostEmpties are the nodes that a status names.
 	mostEmpties = 50
 )
@@ -46,6 +48,9 @@ func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 	}
 	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
 		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
+	}
+	if s.every > longestEvery {
+		return s, fmt.Errorf("spec.every: %q: want at most 168h", spec.Every)
 	}
 	if err := s.search.SetMoves(spec.Moves); err != nil {
 		return s, fmt.Errorf("spec.moves: %q: %w", spec.Moves, err)
@@ -88,7 +93,7 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now
 	s.narrow(p)
 	r := snapshot.NewRecorder(o.AppLabel, now)
 	r.Scheduler, r.Prices = o.Profile, o.Prices
-	r.Stays = stays
+	r.Stays, r.MaxGrace = stays, o.MaxGrace
 	r.MinReplicas = int(s.spec.MinReplicas)
 	if err := r.Record(p, now); err != nil {
 		return nil, nil, err

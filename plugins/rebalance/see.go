@@ -81,8 +81,8 @@ func (c *controller) lost(w *work, u *unit, n *v1.Node, s *scene, nodes map[stri
 		switch {
 		case p == nil:
 			return nameOf(m.item.pod) + " is gone"
-		case podspec.Movable(p) != "":
-			return nameOf(p) + " must stay: " + podspec.Movable(p)
+		case podspec.Movable(p, c.MaxGrace) != "":
+			return nameOf(p) + " must stay: " + podspec.Movable(p, c.MaxGrace)
 		case p.Spec.SchedulerName != c.Profile:
 			return nameOf(p) + " is of the scheduler " + p.Spec.SchedulerName
 		case s.stand[m.group] < int(w.object.Spec.MinReplicas) && !s.away[m.group]:

@@ -75,6 +75,11 @@ func TestLost(t *testing.T) {
 			p.Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
 			c.pods[p.UID] = p
 		}, "must stay: its annotation forbids it"},
+		{"its pod has a grace of a day", held, func(c *cluster, u *unit) {
+			p := u.moves[0].item.pod.DeepCopy()
+			p.Spec.TerminationGracePeriodSeconds = new(int64(86_400))
+			c.pods[p.UID] = p
+		}, "must stay: its terminationGracePeriodSeconds of 86400 s is above the ceiling of 15m0s"},
 		{"another scheduler's", held, func(c *cluster, u *unit) {
 			p := u.moves[0].item.pod.DeepCopy()
 			p.Spec.SchedulerName = "other"

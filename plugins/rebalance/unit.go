@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 const (
@@ -39,18 +40,13 @@ type move struct {
 	begun, done bool
 	unsure      bool      // the answer to the eviction was lost
 	at          time.Time // of the eviction
+	maxGrace    time.Duration
 }
 
 func (m *move) away() bool { return m.begun && !m.done }
 
 // patience is how long a move may take.
-func (m *move) patience() time.Duration {
-	grace := int64(v1.DefaultTerminationGracePeriodSeconds)
-	if g := m.item.pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		grace = *g
-	}
-	return time.Duration(grace)*time.Second + stuck
-}
+func (m *move) patience() time.Duration { return podspec.Patience(m.item.pod, m.maxGrace) + stuck }
 
 type stage int
 

@@ -1,9 +1,12 @@
 package rebalance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +88,31 @@ func TestNodeIsEmptied(t *testing.T) {
 	s.after(time.Second, wait)
 	require.Equal(t, emptied, s.u.stage)
 	s.after(time.Hour, wait)
+}
+
+// A pod with a grace period of years is waited for no longer than the ceiling and the slack of a
+// replacement, also where the Rebalance is deleted meanwhile, and no deadline is beyond a week.
+func TestLongGrace(t *testing.T) {
+	for _, seconds := range []int64{100_000_000, 9_223_372_037, math.MaxInt64} {
+		for _, ceiling := range []time.Duration{0, time.Hour} {
+			s := newStory(t, 1, "web")
+			s.u.moves[0].maxGrace = ceiling
+			s.u.moves[0].item.pod.Spec.TerminationGracePeriodSeconds = &seconds
+			s.evicting()
+			s.e.stop = "The Rebalance was deleted."
+			most := cmp.Or(ceiling, 15*time.Minute) + stuck
+			s.after(most-time.Second, wait)
+			s.after(time.Second, release)
+			s.givenUp("The Rebalance was deleted.", false)
+		}
+	}
+	s := newStory(t, 1, slices.Repeat([]string{"web"}, 5000)...)
+	for _, m := range s.u.moves {
+		m.maxGrace, m.item.pod.Spec.TerminationGracePeriodSeconds = 24*time.Hour, new(int64(math.MaxInt64))
+	}
+	require.Equal(t, noon.Add(maxAhead-time.Hour), s.u.deadline(noon))
+	s = newStory(t, 1, "web", "db")
+	require.Equal(t, noon.Add(2*(30*time.Second+2*stuck)+2*stuck), s.u.deadline(noon))
 }
 
 // A node that is marked as empty is emptied, though nothing more may begin.

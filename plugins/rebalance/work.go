@@ -74,7 +74,7 @@ type work struct {
 
 // unitsOf divides the moves of a plan: each unit ends with the move that empties a node. What
 // comes after the last of them is left out.
-func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, appLabel string, inFlight int) (units []*unit, err error) {
+func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, appLabel string, maxGrace time.Duration, inFlight int) (units []*unit, err error) {
 	items := map[string]*item{}
 	for _, p := range pods {
 		if p.Spec.NodeName != "" {
@@ -89,7 +89,7 @@ func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, ap
 			if it == nil {
 				return nil, fmt.Errorf("the plan moves %s, which is no pod on a node", m.Request)
 			}
-			u.moves = append(u.moves, &move{item: it, to: m.To, group: podspec.Group(it.pod, appLabel)})
+			u.moves = append(u.moves, &move{item: it, to: m.To, group: podspec.Group(it.pod, appLabel), maxGrace: maxGrace})
 		}
 		from = e.Moves
 		units = append(units, u)
@@ -102,7 +102,7 @@ func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *
 	w := &work{object: o, name: o.Name, generation: o.Generation, began: now}
 	lacks, err := c.Site.Lacks(ctx)
 	if err == nil && lacks == "" && found != nil {
-		w.units, err = unitsOf(found.Sequence(), found.Emptied(), pods, c.AppLabel, int(o.Spec.InFlight))
+		w.units, err = unitsOf(found.Sequence(), found.Emptied(), pods, c.AppLabel, c.MaxGrace, int(o.Spec.InFlight))
 	}
 	switch {
 	case err != nil:
@@ -168,12 +168,14 @@ func (w *work) unit() *unit {
 // by is what the reservations of a work name.
 func (w *work) by() string { return "Rebalance/" + w.name }
 
-// deadline is when a unit is over in any case.
+// deadline is when a unit is over in any case. A later one would be taken for that of a clock which was
+// set back.
 func (u *unit) deadline(now time.Time) time.Time {
+	most := 2 * stuck
 	for _, m := range u.moves {
-		now = now.Add(m.patience() + stuck)
+		most = min(most+m.patience()+stuck, maxAhead-time.Hour)
 	}
-	return now.Add(2 * stuck)
+	return now.Add(most)
 }
 
 // carryOn makes the next step of the work that is under way.

@@ -94,7 +94,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	e, err = engine.New(engine.Options{
 		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, Prices: a.Prices, DecisionLog: a.DecisionLog, DecisionLogBytes: a.DecisionLogBytes, DecisionLogFiles: int(a.DecisionLogFiles), Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
-		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, Peers: peersOf(ctx, h),
+		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, MaxGrace: a.MaxGracePeriod.Duration, Peers: peersOf(ctx, h),
 		Leads: func() bool { return rebalance.Leads(legacyregistry.DefaultGatherer, e.Decides) },
 	})
 	if err != nil { // it begins with the argument's name

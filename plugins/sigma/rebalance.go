@@ -68,7 +68,7 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 		return err
 	}
 	o := rebalance.Options{
-		AppLabel: a.AppLabel, Fleet: a.Fleet, Prices: prices, Profile: profile, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
+		AppLabel: a.AppLabel, Fleet: a.Fleet, Prices: prices, Profile: profile, MaxGrace: a.MaxGracePeriod.Duration, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
 		Site: &rebalanceSite{cluster, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, Holder: p.engine,
 	}
 	takeTurns(ctx, &rebalancing, func(ctx context.Context) error { return rebalance.Run(ctx, h.KubeConfig(), o) })

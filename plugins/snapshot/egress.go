@@ -217,7 +217,7 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 // limit is what the pods of a node may send together.
 func (e *Egress) limit(n *v1.Node) (int64, error) {
 	if q, ok := n.Status.Allocatable[podspec.EgressResource]; ok {
-		return min(q.Value(), binpack.MaxValue/podspec.EgressUnit) * podspec.EgressUnit, nil
+		return min(podspec.Amount(podspec.EgressResource, &q), binpack.MaxValue/podspec.EgressUnit) * podspec.EgressUnit, nil
 	}
 	uplink := e.Uplink
 	if text, ok := n.Annotations[podspec.EgressAnnotation]; ok {

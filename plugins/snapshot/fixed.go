@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,7 +16,7 @@ const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
 // stays, if not nil, names reasons of its own.
-func (p *Picture) fixed(minReplicas int, scheduler string, stays func(*v1.Pod) string) map[string]string {
+func (p *Picture) fixed(minReplicas int, maxGrace time.Duration, scheduler string, stays func(*v1.Pod) string) map[string]string {
 	workload := func(pod *v1.Pod) string {
 		ref, _ := owner.Of(pod, nil)
 		return pod.Namespace + "/" + ref.String()
@@ -31,7 +32,7 @@ func (p *Picture) fixed(minReplicas int, scheduler string, stays func(*v1.Pod) s
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		why := podspec.Movable(pod)
+		why := podspec.Movable(pod, maxGrace)
 		if why == "" && scheduler != "" && pod.Spec.SchedulerName != scheduler {
 			why = "another scheduler places it: " + pod.Spec.SchedulerName
 		}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -60,4 +61,19 @@ func TestFixed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "another scheduler places it: other", tr.Source["fixed"].(map[string]any)["shop/web-2"])
 	require.NotContains(t, tr.Source["fixed"], "shop/web-1")
+
+	for _, pod := range p.Pods {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(1800))
+	}
+	for _, c := range []struct {
+		ceiling time.Duration
+		want    any
+	}{{0, "its terminationGracePeriodSeconds of 1800 s is above the ceiling of 15m0s"}, {30 * time.Minute, nil}} {
+		r = NewRecorder("", noon)
+		r.MaxGrace = c.ceiling
+		require.NoError(t, r.Record(p, noon))
+		tr, _, err = r.Trace("snap", "open")
+		require.NoError(t, err)
+		require.Equal(t, c.want, tr.Source["fixed"].(map[string]any)["shop/web-1"])
+	}
 }

@@ -27,6 +27,9 @@ type Recorder struct {
 	// MinReplicas may be changed before the first picture: a pod of a workload with fewer on
 	// nodes is marked as one that must not move.
 	MinReplicas int
+	// MaxGrace may be set before the first picture: a pod with a longer grace period must not move; 0 =
+	// [podspec.MaxGrace].
+	MaxGrace time.Duration
 	// Scheduler may be set before the first picture: the only schedulerName whose pods may move; "" =
 	// all may.
 	Scheduler string
@@ -128,7 +131,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		}})
 	}
 	r.show(p, now)
-	r.fixed = p.fixed(r.MinReplicas, r.Scheduler, r.Stays)
+	r.fixed = p.fixed(r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays)
 	if r.err != nil {
 		return r.err
 	}

@@ -50,6 +50,9 @@ type SigmaArgs struct {
 	Deadline metav1.Duration
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides.
 	ForecastMaxAge metav1.Duration
+	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod that is moved, by make-room
+	// or a Rebalance, and how long at most a moved pod is waited for to end; 0: 15m.
+	MaxGracePeriod metav1.Duration
 	// RebalancePrometheus is the URL of the Prometheus that the queries of Rebalances go to;
 	// empty: none.
 	RebalancePrometheus string

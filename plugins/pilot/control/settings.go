@@ -9,6 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // settingsOf are the settings of a spec that the API server has defaulted; the error is about fields
@@ -73,7 +74,7 @@ func limitsOf(s *v1alpha1.PolicyPilotSpec) record.Limits {
 		l.Days = max(defaultDays, int(s.Train.History)+int(s.Train.Test))
 	}
 	if r.Size != nil {
-		l.Bytes = r.Size.Value()
+		l.Bytes = podspec.Value(r.Size)
 	}
 	return l
 }

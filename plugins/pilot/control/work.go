@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/internal/evidence"
 	"github.com/sigma-scheduler/sigma/internal/tune"
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
@@ -243,7 +244,7 @@ func changes(t *trace.Trace, begin time.Time, days int, now time.Time) (*pilot.D
 			return nil, err
 		}
 		if change != nil {
-			out.Changed, out.Since = change.Text, begin.Add(time.Duration(change.Since*float64(time.Second)))
+			out.Changed, out.Since = change.Text, begin.Add(bounded.Seconds(change.Since))
 		}
 	}
 	return out, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -328,7 +329,7 @@ func (l *Log) take(e *ledger.Event, wrong bool) {
 // of the days that it spoils: one that runs ahead would end days that have not come, and what comes then would have no time of its own.
 func (l *Log) timeOf(e *ledger.Event, wrong bool) float64 {
 	at := e.Time
-	if wrong || at > l.now+ahead.Seconds() {
+	if wrong || at < 0 || at > l.now+ahead.Seconds() {
 		if at = l.last; math.IsNaN(at) {
 			at = l.now
 		}
@@ -359,10 +360,10 @@ func (l *Log) begin(e *ledger.Event, at float64) {
 	}
 	clear(l.waiting) // those that still wait arrive again
 	why := ""
-	switch away := time.Duration((at - l.last) * float64(time.Second)); {
+	switch {
 	case !process && e.Seq > l.seq+1:
 		why = fmt.Sprintf("%d events were not written before %s", e.Seq-l.seq-1, clock(at))
-	case away > silence:
+	case at-l.last > silence.Seconds():
 		why = fmt.Sprintf("nothing was recorded from %s to %s", clock(l.last), clock(at))
 	default:
 		return
@@ -374,7 +375,7 @@ func (l *Log) begin(e *ledger.Event, at float64) {
 
 func clock(seconds float64) string { return moment(seconds).Format(time.RFC3339) }
 
-func moment(seconds float64) time.Time { return time.UnixMilli(int64(seconds * 1e3)).UTC() }
+func moment(seconds float64) time.Time { return time.UnixMilli(bounded.Int(seconds * 1e3)).UTC() }
 
 func dayOf(seconds float64) int64 { return int64(math.Floor(seconds / day.Seconds())) }
 

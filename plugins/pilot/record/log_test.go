@@ -211,6 +211,21 @@ func TestOpened(t *testing.T) {
 	require.Equal(t, []int{6, 3}, []int{seen.Decisions, seen.Compared})
 }
 
+// A time that is no possible one, as in a line that something else has written, costs neither days nor memory.
+func TestImpossibleTimes(t *testing.T) {
+	for _, impossible := range []float64{-1e300, -1e15, -1, 1e300} {
+		file := filepath.Join(t.TempDir(), "decisions.jsonl")
+		first, second := start(1, monday), start(2, monday.Add(time.Minute))
+		first.Time = impossible
+		lines(t, file, first, second)
+		l := follow(t, file, monday)
+		require.NoError(t, l.Poll(monday.Add(2*time.Minute)))
+		require.LessOrEqual(t, len(l.Days()), 1)
+		require.Less(t, len(l.gaps), 3)
+		l.Close()
+	}
+}
+
 // An event from the future ends no day that has not come, and what comes after it has its own time; a clock
 // that goes back spoils the days between.
 func TestWrongClocks(t *testing.T) {

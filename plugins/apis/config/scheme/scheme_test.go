@@ -20,6 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	_ "github.com/sigma-scheduler/sigma/plugins/apis/config/scheme"
 	v1 "github.com/sigma-scheduler/sigma/plugins/apis/config/v1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // load reads a configuration file as the scheduler does.
@@ -56,12 +57,12 @@ func argsIn(t *testing.T, loaded *schedconfig.KubeSchedulerConfiguration) *confi
 func TestLoad(t *testing.T) {
 	defaults := config.SigmaArgs{
 		PolicyName: "general", Mapping: "rank", Fleet: "open", ForecastMaxAge: metav1.Duration{Duration: 5 * time.Minute},
-		DecisionLogBytes: 256 << 20, DecisionLogFiles: 8,
+		DecisionLogBytes: 256 << 20, DecisionLogFiles: 8, MaxGracePeriod: metav1.Duration{Duration: podspec.MaxGrace},
 	}
 	all := config.SigmaArgs{
 		PolicyName: "a", CanaryPolicyName: "b", AppLabel: "example.org/app", Mapping: "linear", Fleet: "fixed",
 		DecisionLog: "/var/log/d.jsonl", DecisionLogBytes: 1 << 30, DecisionLogFiles: 3, Deadline: metav1.Duration{Duration: 2 * time.Millisecond}, ForecastMaxAge: metav1.Duration{Duration: time.Hour},
-		RebalancePrometheus: "https://prometheus.monitoring",
+		MaxGracePeriod: metav1.Duration{Duration: 90 * time.Second}, RebalancePrometheus: "https://prometheus.monitoring",
 	}
 	for _, tt := range []struct {
 		name, pluginConfig string
@@ -84,9 +85,10 @@ func TestLoad(t *testing.T) {
       decisionLogFiles: 3
       deadline: 2ms
       forecastMaxAge: 1h
+      maxGracePeriod: 90s
       rebalancePrometheus: https://prometheus.monitoring`, all},
 		{
-			"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s, decisionLogBytes: 0, decisionLogFiles: 0}}]`,
+			"nothing where there is a default", `  pluginConfig: [{name: Sigma, args: {policyName: "", forecastMaxAge: 0s, maxGracePeriod: 0s, decisionLogBytes: 0, decisionLogFiles: 0}}]`,
 			config.SigmaArgs{Mapping: "rank", Fleet: "open"},
 		},
 	} {

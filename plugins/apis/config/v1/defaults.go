@@ -15,6 +15,7 @@ const (
 	DefaultMapping        = config.MappingRank
 	DefaultFleet          = config.FleetOpen
 	DefaultForecastMaxAge = 5 * time.Minute
+	DefaultMaxGracePeriod = 15 * time.Minute // as podspec.MaxGrace
 
 	DefaultDecisionLogBytes = 256 << 20
 	DefaultDecisionLogFiles = 8
@@ -35,6 +36,7 @@ func SetDefaults_SigmaArgs(args *SigmaArgs) {
 	fill(&args.DecisionLogBytes, *resource.NewQuantity(DefaultDecisionLogBytes, resource.BinarySI))
 	fill(&args.DecisionLogFiles, DefaultDecisionLogFiles)
 	fill(&args.Deadline, metav1.Duration{})
+	fill(&args.MaxGracePeriod, metav1.Duration{Duration: DefaultMaxGracePeriod})
 	fill(&args.RebalancePrometheus, "")
 	fill(&args.ForecastMaxAge, metav1.Duration{Duration: DefaultForecastMaxAge})
 }

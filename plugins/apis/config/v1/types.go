@@ -42,6 +42,9 @@ type SigmaArgs struct {
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides
 	// (5m).
 	ForecastMaxAge *metav1.Duration `json:"forecastMaxAge,omitempty"`
+	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod that is moved, by make-room
+	// or a Rebalance, and how long at most a moved pod is waited for to end (15m; 0: the same).
+	MaxGracePeriod *metav1.Duration `json:"maxGracePeriod,omitempty"`
 	// RebalancePrometheus is the URL of the Prometheus that the queries of Rebalances go to
 	// (none).
 	RebalancePrometheus *string `json:"rebalancePrometheus,omitempty"`

@@ -77,6 +77,9 @@ func autoConvert_v1_SigmaArgs_To_config_SigmaArgs(in *SigmaArgs, out *config.Sig
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.ForecastMaxAge, &out.ForecastMaxAge, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.MaxGracePeriod, &out.MaxGracePeriod, s); err != nil {
+		return err
+	}
 	if err := metav1.Convert_Pointer_string_To_string(&in.RebalancePrometheus, &out.RebalancePrometheus, s); err != nil {
 		return err
 	}
@@ -120,6 +123,9 @@ func autoConvert_config_SigmaArgs_To_v1_SigmaArgs(in *config.SigmaArgs, out *Sig
 		return err
 	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.ForecastMaxAge, &out.ForecastMaxAge, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.MaxGracePeriod, &out.MaxGracePeriod, s); err != nil {
 		return err
 	}
 	if err := metav1.Convert_string_To_Pointer_string(&in.RebalancePrometheus, &out.RebalancePrometheus, s); err != nil {

@@ -68,6 +68,11 @@ func (in *SigmaArgs) DeepCopyInto(out *SigmaArgs) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.MaxGracePeriod != nil {
+		in, out := &in.MaxGracePeriod, &out.MaxGracePeriod
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.RebalancePrometheus != nil {
 		in, out := &in.RebalancePrometheus, &out.RebalancePrometheus
 		*out = new(string)

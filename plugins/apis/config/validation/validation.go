@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -66,6 +67,9 @@ func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 	}
 	if args.ForecastMaxAge.Duration <= 0 {
 		invalid("forecastMaxAge", args.ForecastMaxAge.Duration.String(), "must be positive")
+	}
+	if d := args.MaxGracePeriod.Duration; d != 0 && (d < time.Second || d > 24*time.Hour) {
+		invalid("maxGracePeriod", d.String(), "must be 1s to 24h, or 0: 15m")
 	}
 	if address := args.RebalancePrometheus; address != "" {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
