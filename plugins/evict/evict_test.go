@@ -31,6 +31,8 @@ var resource = schema.GroupResource{Group: "apps", Resource: "deployments"}
 type site struct {
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured // namespace/name
+	list    *v1.ConfigMap                         // of evictions; nil: there is none
+	lists   int // made so far
 	evicted []string
 	// before is called before each call, without the lock.
 	before func(call string) error
@@ -111,9 +113,63 @@ func (s *site) Patch(_ context.Context, _ schema.GroupVersionKind, namespace, na
 		notes[Annotation] = *text
 	}
 	o.SetAnnotations(notes)
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: FieldManager, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:` + Annotation + `":{}}}}`)},
+	}})
 	s.touch(o)
 	return nil
 }
+
+// annotate sets a workload's annotation as somebody else than Sigma does.
+func (s *site) annotate(name, text string) {
+	o := s.objects[name]
+	o.SetAnnotations(map[string]string{Annotation: text})
+	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
+		Manager: "kubectl-edit", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:` + Annotation + `":{}}}}`)},
+	}})
+	s.touch(o)
+}
+
+func (s *site) List(context.Context) (*v1.ConfigMap, error) {
+	unlock, err := s.enter("read list")
+	defer unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case s.list == nil:
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ListName)
+	}
+	return s.list.DeepCopy(), nil
+}
+
+func (s *site) PatchList(_ context.Context, kind types.PatchType, patch []byte) (*v1.ConfigMap, error) {
+	unlock, err := s.enter("write list")
+	defer unlock()
+	var p v1.ConfigMap
+	switch {
+	case err != nil:
+		return nil, err
+	case json.Unmarshal(patch, &p) != nil:
+		return nil, apierrors.NewBadRequest(string(patch))
+	case kind == types.ApplyPatchType:
+		if s.list == nil {
+			s.list = &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID("list" + strconv.Itoa(s.lists)), ResourceVersion: "1"}}
+			s.lists++
+		}
+	case s.list == nil:
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ListName)
+	case p.ResourceVersion != s.list.ResourceVersion || p.UID != s.list.UID:
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, ListName, errors.New("changed"))
+	default:
+		n, _ := strconv.Atoi(s.list.ResourceVersion)
+		s.list.ResourceVersion = strconv.Itoa(n + 1)
+		s.list.Data = p.Data
+	}
+	return s.list.DeepCopy(), nil
+}
+
+// listed is the list of evictions.
+func (s *site) listed() string { return s.list.Data[listKey] }
 
 func (s *site) touch(o *unstructured.Unstructured) {
 	n, _ := strconv.Atoi(o.GetResourceVersion())
@@ -156,6 +212,7 @@ func TestRecord(t *testing.T) {
 	s.before = func(call string) error {
 		if call == "evict" {
 			assert.Equal(t, "2026-05-04T10:00:00Z/rebalance/a", s.annotation("shop/web"))
+			assert.Equal(t, "2026-05-04T10:00:00Z/rebalance/a/apps/Deployment/shop/web", s.listed())
 		}
 		return nil
 	}
@@ -169,6 +226,7 @@ func TestRecord(t *testing.T) {
 	clock.SetTime(start.Add(time.Hour))
 	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "c")))
 	assert.Equal(t, "2026-05-04T10:59:59Z/rebalance/b,2026-05-04T11:00:00Z/rebalance/c", s.annotation("shop/web"))
+	assert.Equal(t, "2026-05-04T10:59:59Z/rebalance/b/apps/Deployment/shop/web\n2026-05-04T11:00:00Z/rebalance/c/apps/Deployment/shop/web", s.listed())
 }
 
 // Each limit counts the evictions of all sources, and frees an hour after the oldest.
@@ -232,8 +290,11 @@ func TestRecent(t *testing.T) {
 	require.Equal(t, []bool{true, false, false, false}, is())
 	clock.SetTime(start.Add(time.Hour))
 	require.Equal(t, []bool{false, false, false, false}, is())
-	s.objects["shop/db"].SetAnnotations(map[string]string{Annotation: "by hand"})
+	s.annotate("shop/db", "by hand")
 	require.Equal(t, []bool{false, true, false, false}, is())
+	require.NoError(t, e.Evict(t.Context(), pod("bank/web", "a")))
+	s.annotate("bank/web", "")
+	require.Equal(t, []bool{false, true, true, false}, is(), "the list has it")
 }
 
 // TestUnready: one pod of a workload at a time.
@@ -245,8 +306,7 @@ func TestUnready(t *testing.T) {
 	require.NoError(t, New(s, Updater, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")), "who looks for itself")
 }
 
-// Eight processes that evict at once never exceed a limit, and use all of it that they can
-// without harm.
+// Eight processes that evict at once never exceed a limit, and use all of it.
 func TestRace(t *testing.T) {
 	s, clock := newSite()
 	var names []string
@@ -264,12 +324,13 @@ func TestRace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	assert.LessOrEqual(t, len(s.evicted), 3)
+	assert.Len(t, s.evicted, 3)
 	records := 0
 	for _, name := range names {
 		records += strings.Count(s.annotation(name), "make-room")
 	}
 	assert.Len(t, s.evicted, records, "what was not done is withdrawn")
+	assert.Equal(t, 3, strings.Count(s.listed(), "make-room"))
 }
 
 // TestOther sees what another process writes between check and record.
@@ -341,13 +402,14 @@ func TestAnswers(t *testing.T) {
 			err := New(s, MakeRoom, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a"))
 			require.True(t, c.is(err), "%T %v", err, err)
 			assert.Equal(t, c.stays, s.annotation("shop/web") != "")
+			assert.Equal(t, c.stays, s.listed() != "")
 		})
 	}
 }
 
 // Nothing is evicted where the record cannot be written or read again.
 func TestNoRecord(t *testing.T) {
-	for _, fault := range []string{"get", "list", "patch"} {
+	for _, fault := range []string{"get", "list", "patch", "read list", "write list"} {
 		s, clock := newSite("shop/web")
 		s.before = func(call string) error {
 			if call == fault {
@@ -394,7 +456,7 @@ func TestOwners(t *testing.T) {
 	assert.Equal(t, "apps/ReplicaSet/web-7d4", ref.String(), "whose Rollout keeps no records")
 }
 
-// Garbage stops its own namespace and no other.
+// Garbage stops its own workload and no other.
 func TestGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"x":                                "annotation sigma-scheduler.io/evictions: entry 1 \"x\": want time/source/node",
@@ -406,16 +468,15 @@ func TestGarbage(t *testing.T) {
 		"2026-05-04T09:59:00Z/updater/a/b": "want time/source/node",
 	} {
 		s, clock := newSite("shop/web", "shop/db", "bank/db")
-		s.objects["shop/web"].SetAnnotations(map[string]string{Annotation: text})
+		s.annotate("shop/web", text)
 		e := New(s, MakeRoom, Limits{}, clock)
-		for _, name := range []string{"shop/web", "shop/db"} {
-			err := e.Evict(t.Context(), pod(name, "a"))
-			var limit *LimitError
-			require.ErrorAs(t, err, &limit, name)
-			require.ErrorContains(t, err, want)
-		}
+		err := e.Evict(t.Context(), pod("shop/web", "a"))
+		var limit *LimitError
+		require.ErrorAs(t, err, &limit)
+		require.ErrorContains(t, err, want)
+		require.NoError(t, e.Evict(t.Context(), pod("shop/db", "a")))
 		require.NoError(t, e.Evict(t.Context(), pod("bank/db", "a")))
-		assert.Len(t, s.evicted, 1)
+		assert.Len(t, s.evicted, 2)
 	}
 }
 
@@ -430,6 +491,24 @@ func TestClockBack(t *testing.T) {
 	require.Error(t, e.Evict(t.Context(), pod("shop/db", "b")))
 	clock.SetTime(start.Add(-2 * time.Hour))
 	require.NoError(t, e.Evict(t.Context(), pod("shop/db", "b")))
+}
+
+// The list reads what it wrote.
+func FuzzParseList(f *testing.F) {
+	f.Add("2026-05-04T09:59:00Z/updater/a/apps/Deployment/shop/web\n2026-05-04T10:59:00Z/rebalance//batch/Job/b/j")
+	f.Add("2026-05-04T09:59:00.5+02:00/x/y/a/b/c/d")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parseList(text, start)
+		if err != nil {
+			return
+		}
+		for _, n := range list {
+			require.NotEmpty(t, n.namespace())
+		}
+		again, err := parseList(formatList(list), start)
+		require.NoError(t, err)
+		require.Equal(t, formatList(list), formatList(again))
+	})
 }
 
 func FuzzParse(f *testing.F) {
