@@ -21,6 +21,7 @@ import (
 // the reason.
 var rare = map[string]string{
 	"patch events":                                                 "of an event that repeats",
+	"create configmaps sigma-evictions":                            "part of the patch that creates it, and not a request of its own",
 	"get deployments.apps":                                         ofWorkload,
 	"get statefulsets.apps":                                        ofWorkload,
 	"patch deployments.apps/status":                                ofWorkload,

@@ -81,7 +81,7 @@ func (s *site) Workloads(_ context.Context, kind schema.GroupVersionKind, label 
 	for _, o := range s.objects {
 		if _, has := o.GetLabels()[label]; (has || label == "") && o.GroupVersionKind() == kind {
 			list = append(list, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-				Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations(),
+				Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations(), ManagedFields: o.GetManagedFields(),
 			}})
 		}
 	}

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,7 +53,7 @@ func parseList(text string, now time.Time) ([]entry, error) {
 	var list []entry
 	for i, line := range strings.Split(text, "\n") {
 		parts := strings.SplitN(line, "/", 4)
-		if len(parts) != 4 || strings.Count(parts[3], "/") != 3 {
+		if len(parts) != 4 || parts[1] == "" || strings.Count(parts[3], "/") != 3 || slices.Contains(strings.Split(parts[3], "/"), "") {
 			return nil, fmt.Errorf("line %d %.80q: want time/source/node/group/kind/namespace/name", i+1, line)
 		}
 		r, err := parseRecord(parts[:3], now)
@@ -84,7 +85,7 @@ var conflicts = wait.Backoff{Steps: 20, Duration: 5 * time.Millisecond, Factor: 
 func (e *Evictor) list(ctx context.Context) ([]entry, error) { return e.edit(ctx, nil) }
 
 // edit changes the list, from its newest version, and returns it; a nil change only reads.
-func (e *Evictor) edit(ctx context.Context, change func([]entry) ([]entry, error)) (list []entry, err error) {
+func (e *Evictor) edit(ctx context.Context, change func([]entry) []entry) (list []entry, err error) {
 	err = retry.RetryOnConflict(conflicts, func() error {
 		object, err := e.object(ctx)
 		if err != nil {
@@ -93,8 +94,9 @@ func (e *Evictor) edit(ctx context.Context, change func([]entry) ([]entry, error
 		if list, err = e.entries(object); err != nil || change == nil {
 			return err
 		}
-		if list, err = change(list); err != nil {
-			return err
+		list = change(list)
+		if text := formatList(list); text == object.Data[listKey] {
+			return nil
 		}
 		_, err = e.save(ctx, object, list)
 		return err
@@ -243,23 +245,42 @@ func wroteAnnotation(object metav1.Object) bool {
 	})
 }
 
-// enter adds an eviction to the list, where the limits allow it.
+// enter adds an eviction to the list, where the limits allow it. w is the workload before its
+// annotation got the record.
 func (e *Evictor) enter(ctx context.Context, w *workload, r record, l *Limits) error {
-	_, err := e.edit(ctx, func(list []entry) ([]entry, error) {
-		return append(list, entry{r, w.String()}), l.check(w, r, list, e.clock.Now())
+	n := entry{r, w.String()}
+	var refused error
+	_, err := e.edit(ctx, func(list []entry) []entry {
+		others := list
+		if i := slices.Index(list, n); count(list, n) > count(w.records, r) { // another process took it from the annotation
+			others = slices.Delete(slices.Clone(list), i, i+1)
+		}
+		if refused = l.check(w, r, others, e.clock.Now()); refused != nil {
+			return others
+		}
+		return append(others, n)
 	})
-	return err
+	return cmp.Or(err, refused)
+}
+
+func count[T comparable](list []T, one T) (n int) {
+	for _, o := range list {
+		if o == one {
+			n++
+		}
+	}
+	return n
 }
 
 // leave removes an eviction from the list, unless it is too old or somebody removed it.
 func (e *Evictor) leave(ctx context.Context, n entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, err := e.edit(ctx, func(list []entry) ([]entry, error) {
+	_, err := e.edit(ctx, func(list []entry) []entry {
 		if i := slices.Index(list, n); i >= 0 {
 			list = slices.Delete(list, i, i+1)
 		}
-		return list, nil
+		return list
 	})
 	return err
 }
