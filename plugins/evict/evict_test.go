@@ -317,6 +317,8 @@ func TestRace(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		e := New(s, MakeRoom, Limits{PerNamespace: 3}, clock)
+		_, err := e.list(t.Context())
+		require.NoError(t, err)
 		all.Go(func() {
 			for range 5 {
 				_ = e.Evict(t.Context(), pod(names[i], "a"))
