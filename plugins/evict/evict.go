@@ -315,7 +315,7 @@ func (e *Evictor) workloads(ctx context.Context) ([]*workload, error) {
 // read reads what an object's metadata say.
 func read(object metav1.Object, kind schema.GroupVersionKind, now time.Time) *workload {
 	w := &workload{
-		ref:       owner.Ref{Group: kind.Group, Kind: kind.Kind, Name: object.GetName(), UID: object.GetUID()},
+		ref:  owner.Ref{Group: kind.Group, Kind: kind.Kind, Name: object.GetName(), UID: object.GetUID()},
 		kind: kind, namespace: object.GetNamespace(), own: wroteAnnotation(object), replicas: -1, ready: -1,
 	}
 	w.records, w.broken = parse(object.GetAnnotations()[Annotation], now)
