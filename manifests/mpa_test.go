@@ -240,6 +240,7 @@ func TestAutoscalerRights(t *testing.T) {
 		"ClusterRole/sigma-mpa-updater": {
 			"create pods/eviction",
 			"create,patch,list events",
+			"get,create,patch configmaps sigma-evictions",
 			"get,list,watch deployments.apps",
 			"get,list,watch multidimpodautoscalers.autoscaling.sigma-scheduler.io",
 			"get,list,watch statefulsets.apps",

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -335,7 +336,7 @@ func (c *Cluster) Grant(t testing.TB, rules ...rbacv1.PolicyRule) {
 }
 
 // Wipe deletes all workloads, pods, nodes, custom objects and the namespaces that
-// tests made. Definitions of custom objects stay, as do rights and other kinds
+// tests made, and the list of evictions. Definitions of custom objects stay, as do rights and other kinds
 // outside of namespaces.
 func (c *Cluster) Wipe(t testing.TB) {
 	t.Helper()
@@ -360,6 +361,9 @@ func (c *Cluster) Wipe(t testing.TB) {
 		}
 		return fmt.Sprintf("%d left", len(pods)), len(pods) == 0
 	})
+	if err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, "sigma-evictions", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		require.NoError(t, err)
+	}
 	for _, kind := range global {
 		err := c.Dynamic.Resource(kind).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		require.NoError(t, err, kind)

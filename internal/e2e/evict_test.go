@@ -4,7 +4,10 @@ package e2e_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -73,10 +76,20 @@ func TestEvict(t *testing.T) {
 		require.NotContains(t, records(kind, app), "updater", "withdrawn")
 	}
 	c.WaitRunning(t, ns, 9)
+	listed := c.Kubectl(t, "", "get", "configmap", "-n", evict.ListNamespace, evict.ListName, "-o", "jsonpath={.data.evictions}")
+	for _, workload := range []string{"apps/Deployment/%s/web", "apps/StatefulSet/%s/db", "apps/ReplicaSet/%s/old", "batch/Job/%s/work"} {
+		require.Equal(t, 1, strings.Count(listed, fmt.Sprintf("/"+workload, ns)), listed)
+	}
+	c.Kubectl(t, "", "delete", "configmap", "-n", evict.ListNamespace, evict.ListName)
+	forged := strings.TrimSuffix(strings.Repeat(time.Now().UTC().Format(time.RFC3339)+"/updater/n,", 100), ",")
+	c.Kubectl(t, "", "annotate", "-n", ns, "deployment", "guarded", evict.Annotation+"="+forged)
 	var limit *evict.LimitError
 	require.ErrorAs(t, evictor(evict.MakeRoom, evict.Limits{PerNamespace: 4}).Evict(t.Context(), podOf("guarded")), &limit)
 	require.Equal(t, "namespace "+ns, limit.Limit)
-	require.Contains(t, limit.Why, "4 evictions within an hour", "those of all kinds")
+	require.Contains(t, limit.Why, "4 evictions within an hour", "those of all kinds that Sigma wrote")
+	require.ErrorAs(t, evictor(evict.MakeRoom, evict.Defaults).Evict(t.Context(), podOf("guarded")), &limit)
+	require.Equal(t, "workload apps/Deployment/"+ns+"/guarded", limit.Limit, "who forges records fills the own limit")
+	c.Kubectl(t, "", "annotate", "-n", ns, "deployment", "guarded", evict.Annotation+"-")
 
 	var refused *evict.RefusedError
 	err = evictor(evict.MakeRoom, evict.Limits{PerNamespace: 5}).Evict(t.Context(), podOf("guarded"))

@@ -179,13 +179,15 @@ func (s *moveSite) healthy(t *testing.T) {
 // isIn reports whether the pod has a node.
 func (s *moveSite) isIn() bool { return s.c.Placements(s.ns)["large"] != "" }
 
-// close deletes what a round has made. Its records of evictions, which count for an hour, go with the workloads.
+// close deletes what a round has made, and the list of evictions, which count for an hour. Of other sites the workloads have
+// records still.
 func (s *moveSite) close(t *testing.T) {
 	t.Helper()
 	s.watch.end(s.ns)
 	s.c.Kubectl(t, "", "delete", "deployments,poddisruptionbudgets,resourcequotas,pods", "--all", "-n", s.ns, "--force", "--grace-period=0")
 	e2e.Wait(t, "pods to vanish", func() (string, bool) { n := len(s.c.Pods(s.ns)); return fmt.Sprint(n), n == 0 })
 	s.c.Kubectl(t, "", "delete", "nodes", "-l", "site="+s.ns)
+	s.c.Kubectl(t, "", "delete", "configmap", "-n", evict.ListNamespace, evict.ListName, "--ignore-not-found")
 }
 
 // A moveWatch sees every change of a pod and counts what must never be.

@@ -36,6 +36,7 @@ var rare = map[string]string{
 	"patch scalingpolicies.autoscaling.sigma-scheduler.io/status":  "where a cluster has a ScalingPolicy",
 	"patch mutatingwebhookconfigurations.admissionregistration.k8s.io sigma-mpa": noCertificate,
 	"update secrets sigma-mpa-webhook":                                           noCertificate,
+	"create configmaps sigma-evictions":                                          "part of the patch that creates it, and not a request of its own",
 	"create jobs.batch":                                                          retrains,
 	"get jobs.batch":                                                             retrains,
 	"get cronjobs.batch sigma-mpa-retraining":                                    retrains,

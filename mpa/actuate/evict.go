@@ -45,7 +45,17 @@ func (c cluster) Patch(ctx context.Context, kind schema.GroupVersionKind, namesp
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(namespace)
 	object.SetName(name)
-	return c.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("sigma-evictions"))
+	return c.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(evict.FieldManager))
+}
+
+func (c cluster) List(ctx context.Context) (*corev1.ConfigMap, error) {
+	list := &corev1.ConfigMap{}
+	return list, c.direct.Get(ctx, client.ObjectKey{Namespace: evict.ListNamespace, Name: evict.ListName}, list)
+}
+
+func (c cluster) PatchList(ctx context.Context, kind types.PatchType, patch []byte) (*corev1.ConfigMap, error) {
+	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: evict.ListNamespace, Name: evict.ListName}}
+	return list, c.client.Patch(ctx, list, client.RawPatch(kind, patch), client.FieldOwner(evict.FieldManager))
 }
 
 func (c cluster) Evict(ctx context.Context, e *policyv1.Eviction) error {

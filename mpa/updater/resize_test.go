@@ -177,10 +177,10 @@ func TestEviction(t *testing.T) {
 			require.NoError(t, w.api.Create(t.Context(), p))
 		}, says: "no other node has room"},
 		{name: "moves by the scheduler", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
-			db := deployment(9)
-			db.Name, db.UID = "db", "db"
-			db.Annotations = map[string]string{evict.Annotation: w.clock.Now().Add(-time.Minute).Format(time.RFC3339) + "/rebalance/a"}
-			require.NoError(t, w.api.Create(t.Context(), db))
+			require.NoError(t, w.api.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: evict.ListNamespace, Name: evict.ListName},
+				Data:       map[string]string{"evictions": w.clock.Now().UTC().Add(-time.Minute).Format(time.RFC3339) + "/rebalance/a/apps/Deployment/shop/db"},
+			}))
 			w.evictor = evict.New(actuate.Cluster(w.theirs, w.theirs), evict.Updater, evict.Limits{PerNode: 1}, w.clock)
 		}, says: "not evicted: limit of the node a: 1 evictions within an hour, at most 1 are allowed"},
 	} {

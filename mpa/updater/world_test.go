@@ -72,6 +72,9 @@ func newWorld(t *testing.T, mode v1alpha1.Mode) *world {
 		WithObjects(deployment(2), replicaSet(), pod(0), pod(1), node("a"), node("b")).Build()
 	w.theirs = interceptor.NewClient(w.api, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, is := o.(*corev1.ConfigMap); is {
+				return do("record", func() error { return c.Patch(ctx, o, p, opts...) })
+			}
 			return do("limit", func() error {
 				err := c.Patch(ctx, o, p, opts...)
 				if err == nil {

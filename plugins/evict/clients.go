@@ -3,6 +3,7 @@ package evict
 import (
 	"context"
 
+	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,8 +45,16 @@ func (c clients) Workloads(ctx context.Context, kind schema.GroupVersionKind, la
 }
 
 func (c clients) Patch(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, patch []byte) error {
-	_, err := c.of(kind).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma-evictions"}, "status")
+	_, err := c.of(kind).Namespace(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager}, "status")
 	return err
+}
+
+func (c clients) List(ctx context.Context) (*v1.ConfigMap, error) {
+	return c.pods.CoreV1().ConfigMaps(ListNamespace).Get(ctx, ListName, metav1.GetOptions{})
+}
+
+func (c clients) PatchList(ctx context.Context, kind types.PatchType, patch []byte) (*v1.ConfigMap, error) {
+	return c.pods.CoreV1().ConfigMaps(ListNamespace).Patch(ctx, ListName, kind, patch, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
 func (c clients) Evict(ctx context.Context, e *policyv1.Eviction) error {

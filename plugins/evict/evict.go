@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/sigma-scheduler/sigma/plugins/owner"
@@ -40,6 +42,10 @@ type Cluster interface {
 	// Patch makes a JSON merge patch of one object, through its status: that takes
 	// annotations and no other right over the workload.
 	Patch(ctx context.Context, kind schema.GroupVersionKind, namespace, name string, patch []byte) error
+	// List returns the ConfigMap of the list of evictions.
+	List(ctx context.Context) (*v1.ConfigMap, error)
+	// PatchList patches that ConfigMap; an apply patch creates it.
+	PatchList(ctx context.Context, kind types.PatchType, patch []byte) (*v1.ConfigMap, error)
 	// Evict creates an Eviction.
 	Evict(ctx context.Context, e *policyv1.Eviction) error
 }
@@ -51,6 +57,7 @@ type Evictor struct {
 	by      Source
 	clock   clock.PassiveClock
 	mu      sync.Mutex
+	joined  atomic.Bool // the list has the records that were in annotations before
 }
 
 // New returns an evictor of one source.
@@ -113,10 +120,10 @@ func (e *Evictor) EvictAs(ctx context.Context, by Source, most int, pod *v1.Pod)
 }
 
 // Count returns how many pods were evicted in the name of a source within the last hour, by the
-// records. What was evicted of workloads that are gone, it does not know.
+// list.
 func (e *Evictor) Count(ctx context.Context, by Source) (int, error) {
-	all, err := e.workloads(ctx)
-	return len(recordsOf(all, by)), err
+	list, err := e.list(ctx)
+	return len(recordsOf(list, func(n entry) bool { return n.by == by })), err
 }
 
 // Recent returns whether a pod is of a workload of which a pod was evicted within the last hour,
@@ -126,28 +133,21 @@ func (e *Evictor) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := func(group, kind, namespace, name string) string {
-		return group + "/" + kind + "/" + namespace + "/" + name
+	list, err := e.list(ctx)
+	if err != nil {
+		return nil, err
 	}
 	moved := map[string]bool{}
 	for _, w := range all {
-		moved[name(w.ref.Group, w.ref.Kind, w.namespace, w.ref.Name)] = len(w.records) > 0 || w.broken != nil
+		moved[w.String()] = len(w.records) > 0 || w.broken != nil
+	}
+	for _, n := range list {
+		moved[n.workload] = true
 	}
 	return func(pod *v1.Pod) bool {
 		kind, ref, err := recordedAt(pod)
-		return err == nil && moved[name(kind.Group, kind.Kind, pod.Namespace, ref.Name)]
+		return err == nil && moved[(&workload{kind: kind, ref: ref, namespace: pod.Namespace}).String()]
 	}, nil
-}
-
-func recordsOf(all []*workload, by Source) (list []record) {
-	for _, w := range all {
-		for _, r := range w.records {
-			if r.by == by {
-				list = append(list, r)
-			}
-		}
-	}
-	return list
 }
 
 func (e *Evictor) evict(ctx context.Context, pod *v1.Pod, by Source, l Limits) error {
@@ -161,12 +161,13 @@ func (e *Evictor) evict(ctx context.Context, pod *v1.Pod, by Source, l Limits) e
 		return err
 	}
 	done := record{at: e.clock.Now().UTC().Truncate(time.Second), by: by, node: pod.Spec.NodeName}
-	replicas, err := e.write(ctx, kind, pod.Namespace, ref, done, &l)
+	w, err := e.write(ctx, kind, pod.Namespace, ref, done, &l)
 	if err != nil {
 		return err
 	}
-	if err := e.again(ctx, pod, ref, replicas, by, &l); err != nil {
-		return errors.Join(err, e.withdraw(ctx, kind, pod.Namespace, ref, done))
+	// Where the answer is lost the list may have the entry: it stays, and counts for an hour.
+	if err := e.enter(ctx, w, done, &l); err != nil {
+		return errors.Join(err, e.withdraw(ctx, w, done))
 	}
 	err = e.cluster.Evict(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -185,7 +186,7 @@ func (e *Evictor) evict(ctx context.Context, pod *v1.Pod, by Source, l Limits) e
 	default:
 		err = &RefusedError{Err: err}
 	}
-	return errors.Join(err, e.withdraw(ctx, kind, pod.Namespace, ref, done))
+	return errors.Join(err, e.withdraw(ctx, w, done), e.leave(ctx, entry{done, w.String()}))
 }
 
 // recordedAt returns the workload that keeps the records of a pod's evictions: the topmost
@@ -215,16 +216,16 @@ func recordedAt(pod *v1.Pod) (kind schema.GroupVersionKind, ref owner.Ref, err e
 // maxTries is how often a record is written again after somebody else changed the workload.
 const maxTries = 10
 
-// write adds a record to a workload, where the limits allow it, and returns the workload's
-// replicas.
-func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, namespace string, ref owner.Ref, r record, l *Limits) (replicas int, err error) {
+// write adds a record to the annotation of a workload, where the limits allow it, and returns
+// the workload as it was before.
+func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, namespace string, ref owner.Ref, r record, l *Limits) (*workload, error) {
 	for tries := 1; ; tries++ {
 		object, err := e.cluster.Workload(ctx, kind, namespace, ref.Name)
 		switch {
 		case apierrors.IsNotFound(err):
-			return 0, &RefusedError{Err: fmt.Errorf("no %s in namespace %s, which should replace the pod: %w", ref, namespace, err)}
+			return nil, &RefusedError{Err: fmt.Errorf("no %s in namespace %s, which should replace the pod: %w", ref, namespace, err)}
 		case err != nil:
-			return 0, fmt.Errorf("read %s: %w", ref, err)
+			return nil, fmt.Errorf("read %s: %w", ref, err)
 		}
 		now := e.clock.Now()
 		w := read(object, kind, now)
@@ -232,56 +233,42 @@ func (e *Evictor) write(ctx context.Context, kind schema.GroupVersionKind, names
 			w.replicas, w.ready = number(object, 1, "spec", "replicas"), number(object, 0, "status", "readyReplicas")
 		}
 		if w.broken != nil {
-			return 0, &LimitError{Limit: "workload " + w.String(), Why: w.broken.Error() + "; remove the annotation once an hour has passed"}
+			return nil, &LimitError{Limit: "workload " + w.String(), Why: w.broken.Error() + "; remove the annotation once an hour has passed"}
 		}
-		if err := l.settled(w, now); err != nil {
-			return 0, err
-		}
-		all, err := e.workloads(ctx)
+		list, err := e.list(ctx)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		if err := l.check(w, r.node, r.by, all, 1, now); err != nil {
-			return 0, err
+		if err := l.settled(w, list, now); err != nil {
+			return nil, err
 		}
-		err = e.patch(ctx, kind, object, append(w.records, r))
+		if err := l.check(w, r, list, now); err != nil {
+			return nil, err
+		}
+		err = e.patch(ctx, w, object, append(slices.Clone(w.records), r))
 		if !apierrors.IsConflict(err) || tries == maxTries {
-			return w.replicas, err
+			return w, err
 		}
 	}
 }
 
-// again checks the limits once the record is written and everybody else can see it.
-func (e *Evictor) again(ctx context.Context, pod *v1.Pod, ref owner.Ref, replicas int, by Source, l *Limits) error {
-	all, err := e.workloads(ctx)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(all, func(w *workload) bool { return w.namespace == pod.Namespace && w.ref.Is(ref) })
-	if i < 0 {
-		return fmt.Errorf("the record in %s was removed at once", ref)
-	}
-	all[i].replicas = replicas
-	return l.check(all[i], pod.Spec.NodeName, by, all, 0, e.clock.Now())
-}
-
-// withdraw removes a record. Where that fails it counts for an hour, though nothing was
-// evicted.
-func (e *Evictor) withdraw(ctx context.Context, kind schema.GroupVersionKind, namespace string, ref owner.Ref, r record) error {
+// withdraw removes a record from the annotation of a workload. Where that fails it counts for
+// an hour, though nothing was evicted.
+func (e *Evictor) withdraw(ctx context.Context, w *workload, r record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	for tries := 1; ; tries++ {
-		object, err := e.cluster.Workload(ctx, kind, namespace, ref.Name)
+		object, err := e.cluster.Workload(ctx, w.kind, w.namespace, w.ref.Name)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err == nil {
-			w := read(object, kind, e.clock.Now())
-			i := slices.Index(w.records, r)
-			if w.broken != nil || i < 0 {
+			last := read(object, w.kind, e.clock.Now())
+			i := slices.Index(last.records, r)
+			if last.broken != nil || i < 0 {
 				return nil // it is too old, or somebody removed it
 			}
-			err = e.patch(ctx, kind, object, slices.Delete(w.records, i, i+1))
+			err = e.patch(ctx, last, object, slices.Delete(last.records, i, i+1))
 		}
 		if err == nil || !apierrors.IsConflict(err) || tries == maxTries {
 			return err
@@ -289,7 +276,7 @@ func (e *Evictor) withdraw(ctx context.Context, kind schema.GroupVersionKind, na
 	}
 }
 
-func (e *Evictor) patch(ctx context.Context, kind schema.GroupVersionKind, object *unstructured.Unstructured, records []record) error {
+func (e *Evictor) patch(ctx context.Context, w *workload, object *unstructured.Unstructured, records []record) error {
 	var value any
 	if len(records) > 0 {
 		value = format(records)
@@ -301,7 +288,7 @@ func (e *Evictor) patch(ctx context.Context, kind schema.GroupVersionKind, objec
 	if err != nil {
 		return err
 	}
-	return e.cluster.Patch(ctx, kind, object.GetNamespace(), object.GetName(), patch)
+	return e.cluster.Patch(ctx, w.kind, w.namespace, w.ref.Name, patch)
 }
 
 // workloads returns all workloads with records.
@@ -328,8 +315,8 @@ func (e *Evictor) workloads(ctx context.Context) ([]*workload, error) {
 // read reads what an object's metadata say.
 func read(object metav1.Object, kind schema.GroupVersionKind, now time.Time) *workload {
 	w := &workload{
-		ref:       owner.Ref{Group: kind.Group, Kind: kind.Kind, Name: object.GetName(), UID: object.GetUID()},
-		namespace: object.GetNamespace(), replicas: -1, ready: -1,
+		ref:  owner.Ref{Group: kind.Group, Kind: kind.Kind, Name: object.GetName(), UID: object.GetUID()},
+		kind: kind, namespace: object.GetNamespace(), own: wroteAnnotation(object), replicas: -1, ready: -1,
 	}
 	w.records, w.broken = parse(object.GetAnnotations()[Annotation], now)
 	return w

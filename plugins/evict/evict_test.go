@@ -1,11 +1,8 @@
 package evict
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,138 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	testclock "k8s.io/utils/clock/testing"
 )
-
-var start = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
-
-var resource = schema.GroupResource{Group: "apps", Resource: "deployments"}
-
-// A site is an API server with Deployments, where a patch of an older version conflicts.
-type site struct {
-	mu      sync.Mutex
-	objects map[string]*unstructured.Unstructured // namespace/name
-	evicted []string
-	// before is called before each call, without the lock.
-	before func(call string) error
-}
-
-// deployment adds a Deployment in namespace/name with so many replicas, all ready.
-func (s *site) deployment(name string, replicas int64) {
-	namespace, name, _ := strings.Cut(name, "/")
-	o := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"replicas": replicas}, "status": map[string]any{"readyReplicas": replicas},
-	}}
-	o.SetGroupVersionKind(Kinds[0])
-	o.SetNamespace(namespace)
-	o.SetName(name)
-	o.SetUID(types.UID(namespace + name))
-	o.SetResourceVersion("1")
-	s.objects[namespace+"/"+name] = o
-}
-
-func (s *site) enter(call string) (func(), error) {
-	var err error
-	if s.before != nil {
-		err = s.before(call)
-	}
-	s.mu.Lock()
-	return s.mu.Unlock, err
-}
-
-func (s *site) Workload(_ context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	unlock, err := s.enter("get")
-	defer unlock()
-	o := s.objects[namespace+"/"+name]
-	switch {
-	case err != nil:
-		return nil, err
-	case o == nil || o.GroupVersionKind() != kind:
-		return nil, apierrors.NewNotFound(resource, name)
-	}
-	return o.DeepCopy(), nil
-}
-
-func (s *site) Workloads(_ context.Context, kind schema.GroupVersionKind, label string) ([]metav1.PartialObjectMetadata, error) {
-	unlock, err := s.enter("list")
-	defer unlock()
-	var list []metav1.PartialObjectMetadata
-	for _, o := range s.objects {
-		if _, has := o.GetLabels()[label]; (has || label == "") && o.GroupVersionKind() == kind {
-			list = append(list, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-				Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), Annotations: o.GetAnnotations(),
-			}})
-		}
-	}
-	return list, err
-}
-
-func (s *site) Patch(_ context.Context, _ schema.GroupVersionKind, namespace, name string, patch []byte) error {
-	unlock, err := s.enter("patch")
-	defer unlock()
-	if err != nil {
-		return err
-	}
-	var p struct {
-		Metadata struct {
-			UID             types.UID
-			ResourceVersion string
-			Annotations     map[string]*string
-		}
-	}
-	if err := json.Unmarshal(patch, &p); err != nil {
-		return err
-	}
-	o := s.objects[namespace+"/"+name]
-	if o.GetResourceVersion() != p.Metadata.ResourceVersion || o.GetUID() != p.Metadata.UID {
-		return apierrors.NewConflict(resource, name, errors.New("changed"))
-	}
-	notes := map[string]string{}
-	if text := p.Metadata.Annotations[Annotation]; text != nil {
-		notes[Annotation] = *text
-	}
-	o.SetAnnotations(notes)
-	s.touch(o)
-	return nil
-}
-
-func (s *site) touch(o *unstructured.Unstructured) {
-	n, _ := strconv.Atoi(o.GetResourceVersion())
-	o.SetResourceVersion(strconv.Itoa(n + 1))
-}
-
-func (s *site) Evict(_ context.Context, e *policyv1.Eviction) error {
-	unlock, err := s.enter("evict")
-	defer unlock()
-	if err == nil {
-		s.evicted = append(s.evicted, e.Namespace+"/"+e.Name+" "+string(*e.DeleteOptions.Preconditions.UID))
-	}
-	return err
-}
-
-// annotation of a workload; "" where there is none.
-func (s *site) annotation(name string) string { return s.objects[name].GetAnnotations()[Annotation] }
-
-func pod(workload, node string) *v1.Pod {
-	namespace, name, _ := strings.Cut(workload, "/")
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name + "-7d4-x", UID: "pod", Labels: map[string]string{"pod-template-hash": "7d4"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name + "-7d4", UID: "set", Controller: new(true)}},
-	}}
-	p.Spec.NodeName = node
-	return p
-}
-
-func newSite(names ...string) (*site, *testclock.FakePassiveClock) {
-	s := &site{objects: map[string]*unstructured.Unstructured{}}
-	for _, name := range names {
-		s.deployment(name, 4)
-	}
-	return s, testclock.NewFakePassiveClock(start)
-}
 
 // An eviction is recorded before it happens, with the pod's UID, and forgotten an hour later.
 func TestRecord(t *testing.T) {
@@ -156,6 +22,7 @@ func TestRecord(t *testing.T) {
 	s.before = func(call string) error {
 		if call == "evict" {
 			assert.Equal(t, "2026-05-04T10:00:00Z/rebalance/a", s.annotation("shop/web"))
+			assert.Equal(t, "2026-05-04T10:00:00Z/rebalance/a/apps/Deployment/shop/web", s.listed())
 		}
 		return nil
 	}
@@ -169,6 +36,7 @@ func TestRecord(t *testing.T) {
 	clock.SetTime(start.Add(time.Hour))
 	require.NoError(t, e.Evict(t.Context(), pod("shop/web", "c")))
 	assert.Equal(t, "2026-05-04T10:59:59Z/rebalance/b,2026-05-04T11:00:00Z/rebalance/c", s.annotation("shop/web"))
+	assert.Equal(t, "2026-05-04T10:59:59Z/rebalance/b/apps/Deployment/shop/web\n2026-05-04T11:00:00Z/rebalance/c/apps/Deployment/shop/web", s.listed())
 }
 
 // Each limit counts the evictions of all sources, and frees an hour after the oldest.
@@ -232,8 +100,11 @@ func TestRecent(t *testing.T) {
 	require.Equal(t, []bool{true, false, false, false}, is())
 	clock.SetTime(start.Add(time.Hour))
 	require.Equal(t, []bool{false, false, false, false}, is())
-	s.objects["shop/db"].SetAnnotations(map[string]string{Annotation: "by hand"})
+	s.annotate("shop/db", "by hand")
 	require.Equal(t, []bool{false, true, false, false}, is())
+	require.NoError(t, e.Evict(t.Context(), pod("bank/web", "a")))
+	s.annotate("bank/web", "")
+	require.Equal(t, []bool{false, true, true, false}, is(), "the list has it")
 }
 
 // TestUnready: one pod of a workload at a time.
@@ -245,8 +116,7 @@ func TestUnready(t *testing.T) {
 	require.NoError(t, New(s, Updater, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")), "who looks for itself")
 }
 
-// Eight processes that evict at once never exceed a limit, and use all of it that they can
-// without harm.
+// Eight processes that evict at once never exceed a limit, and use all of it.
 func TestRace(t *testing.T) {
 	s, clock := newSite()
 	var names []string
@@ -257,6 +127,8 @@ func TestRace(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		e := New(s, MakeRoom, Limits{PerNamespace: 3}, clock)
+		_, err := e.list(t.Context())
+		require.NoError(t, err)
 		all.Go(func() {
 			for range 5 {
 				_ = e.Evict(t.Context(), pod(names[i], "a"))
@@ -264,12 +136,13 @@ func TestRace(t *testing.T) {
 		})
 	}
 	all.Wait()
-	assert.LessOrEqual(t, len(s.evicted), 3)
+	assert.Len(t, s.evicted, 3)
 	records := 0
 	for _, name := range names {
 		records += strings.Count(s.annotation(name), "make-room")
 	}
 	assert.Len(t, s.evicted, records, "what was not done is withdrawn")
+	assert.Equal(t, 3, strings.Count(s.listed(), "make-room"))
 }
 
 // TestOther sees what another process writes between check and record.
@@ -341,13 +214,14 @@ func TestAnswers(t *testing.T) {
 			err := New(s, MakeRoom, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a"))
 			require.True(t, c.is(err), "%T %v", err, err)
 			assert.Equal(t, c.stays, s.annotation("shop/web") != "")
+			assert.Equal(t, c.stays, s.listed() != "")
 		})
 	}
 }
 
 // Nothing is evicted where the record cannot be written or read again.
 func TestNoRecord(t *testing.T) {
-	for _, fault := range []string{"get", "list", "patch"} {
+	for _, fault := range []string{"get", "list", "patch", "read list", "write list"} {
 		s, clock := newSite("shop/web")
 		s.before = func(call string) error {
 			if call == fault {
@@ -394,7 +268,7 @@ func TestOwners(t *testing.T) {
 	assert.Equal(t, "apps/ReplicaSet/web-7d4", ref.String(), "whose Rollout keeps no records")
 }
 
-// Garbage stops its own namespace and no other.
+// Garbage stops its own workload and no other.
 func TestGarbage(t *testing.T) {
 	for text, want := range map[string]string{
 		"x":                                "annotation sigma-scheduler.io/evictions: entry 1 \"x\": want time/source/node",
@@ -406,16 +280,15 @@ func TestGarbage(t *testing.T) {
 		"2026-05-04T09:59:00Z/updater/a/b": "want time/source/node",
 	} {
 		s, clock := newSite("shop/web", "shop/db", "bank/db")
-		s.objects["shop/web"].SetAnnotations(map[string]string{Annotation: text})
+		s.annotate("shop/web", text)
 		e := New(s, MakeRoom, Limits{}, clock)
-		for _, name := range []string{"shop/web", "shop/db"} {
-			err := e.Evict(t.Context(), pod(name, "a"))
-			var limit *LimitError
-			require.ErrorAs(t, err, &limit, name)
-			require.ErrorContains(t, err, want)
-		}
+		err := e.Evict(t.Context(), pod("shop/web", "a"))
+		var limit *LimitError
+		require.ErrorAs(t, err, &limit)
+		require.ErrorContains(t, err, want)
+		require.NoError(t, e.Evict(t.Context(), pod("shop/db", "a")))
 		require.NoError(t, e.Evict(t.Context(), pod("bank/db", "a")))
-		assert.Len(t, s.evicted, 1)
+		assert.Len(t, s.evicted, 2)
 	}
 }
 
@@ -430,6 +303,24 @@ func TestClockBack(t *testing.T) {
 	require.Error(t, e.Evict(t.Context(), pod("shop/db", "b")))
 	clock.SetTime(start.Add(-2 * time.Hour))
 	require.NoError(t, e.Evict(t.Context(), pod("shop/db", "b")))
+}
+
+// The list reads what it wrote.
+func FuzzParseList(f *testing.F) {
+	f.Add("2026-05-04T09:59:00Z/updater/a/apps/Deployment/shop/web\n2026-05-04T10:59:00Z/rebalance//batch/Job/b/j")
+	f.Add("2026-05-04T09:59:00.5+02:00/x/y/a/b/c/d")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parseList(text, start)
+		if err != nil {
+			return
+		}
+		for _, n := range list {
+			require.NotEmpty(t, n.namespace())
+		}
+		again, err := parseList(formatList(list), start)
+		require.NoError(t, err)
+		require.Equal(t, formatList(list), formatList(again))
+	})
 }
 
 func FuzzParse(f *testing.F) {

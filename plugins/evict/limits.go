@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
@@ -41,9 +43,11 @@ func (e *LimitError) Error() string { return "limit of the " + e.Limit + ": " + 
 // A workload is where evictions are recorded, and what its status says.
 type workload struct {
 	ref       owner.Ref
+	kind      schema.GroupVersionKind
 	namespace string
-	records   []record
-	broken    error // the records cannot be read
+	records   []record // of its annotation
+	broken    error    // the records cannot be read
+	own       bool     // Sigma wrote the annotation
 	// replicas it asks for and ready ones; -1 where its kind has no such number.
 	replicas, ready int
 }
@@ -52,8 +56,18 @@ func (w *workload) String() string {
 	return fmt.Sprintf("%s/%s/%s/%s", w.ref.Group, w.ref.Kind, w.namespace, w.ref.Name)
 }
 
+// evictions returns the records of a workload. Its annotation and the list have the same ones,
+// unless somebody changed the annotation: then it can only lower its own limit.
+func (w *workload) evictions(list []entry) []record {
+	name := w.String()
+	if listed := recordsOf(list, func(n entry) bool { return n.workload == name }); len(listed) > len(w.records) {
+		return listed
+	}
+	return w.records
+}
+
 // settled returns why a workload cannot spare a pod at this moment.
-func (l *Limits) settled(w *workload, now time.Time) error {
+func (l *Limits) settled(w *workload, list []entry, now time.Time) error {
 	if !l.OneAtATime {
 		return nil
 	}
@@ -61,7 +75,7 @@ func (l *Limits) settled(w *workload, now time.Time) error {
 	if w.ready < w.replicas {
 		return &LimitError{Limit: name, Why: fmt.Sprintf("%d of %d replicas are ready", max(w.ready, 0), w.replicas), Until: now.Add(statusLag)}
 	}
-	for _, r := range w.records {
+	for _, r := range w.evictions(list) {
 		if free := r.at.Add(statusLag); free.After(now) {
 			return &LimitError{Limit: name, Why: "a pod was evicted a moment ago", Until: free}
 		}
@@ -69,27 +83,9 @@ func (l *Limits) settled(w *workload, now time.Time) error {
 	return nil
 }
 
-// check returns the limit that would be broken by so many more evictions of a pod of w from
-// a node, by a source. all are all workloads with records, w among them.
-func (l *Limits) check(w *workload, node string, by Source, all []*workload, more int, now time.Time) error {
-	var namespace, cluster, onNode []record
-	for _, o := range all {
-		if o.broken != nil {
-			if o.namespace == w.namespace {
-				return &LimitError{Limit: "namespace " + w.namespace, Why: fmt.Sprintf("%v: %v; remove the annotation once an hour has passed", o, o.broken)}
-			}
-			continue
-		}
-		cluster = append(cluster, o.records...)
-		if o.namespace == w.namespace {
-			namespace = append(namespace, o.records...)
-		}
-		for _, r := range o.records {
-			if r.node == node {
-				onNode = append(onNode, r)
-			}
-		}
-	}
+// check returns the limit that one more eviction of a pod of w would exceed. Only the
+// workload's own limit counts its annotation, which others can write.
+func (l *Limits) check(w *workload, r record, list []entry, now time.Time) error {
 	share := 0
 	if l.WorkloadPercent > 0 {
 		share = max(1, w.replicas*l.WorkloadPercent/100)
@@ -99,14 +95,14 @@ func (l *Limits) check(w *workload, node string, by Source, all []*workload, mor
 		most int
 		have []record
 	}{
-		{"workload " + w.String(), share, w.records},
-		{"namespace " + w.namespace, l.PerNamespace, namespace},
-		{"node " + node, l.PerNode, onNode},
-		{"cluster", l.PerHour, cluster},
-		{"source " + string(by), l.ofSource, recordsOf(all, by)},
+		{"workload " + w.String(), share, w.evictions(list)},
+		{"namespace " + w.namespace, l.PerNamespace, recordsOf(list, func(n entry) bool { return n.namespace() == w.namespace })},
+		{"node " + r.node, l.PerNode, recordsOf(list, func(n entry) bool { return n.node == r.node })},
+		{"cluster", l.PerHour, recordsOf(list, every)},
+		{"source " + string(r.by), l.ofSource, recordsOf(list, func(n entry) bool { return n.by == r.by })},
 	} {
-		if c.most > 0 && len(c.have)+more > c.most {
-			return &LimitError{Limit: c.name, Why: fmt.Sprintf("%d evictions within an hour, at most %d are allowed", len(c.have)+more-1, c.most), Until: freeAt(c.have, now)}
+		if c.most > 0 && len(c.have) >= c.most {
+			return &LimitError{Limit: c.name, Why: fmt.Sprintf("%d evictions within an hour, at most %d are allowed", len(c.have), c.most), Until: freeAt(c.have, now)}
 		}
 	}
 	return nil

@@ -58,24 +58,33 @@ func parse(text string, now time.Time) ([]record, error) {
 		if len(parts) != 3 || parts[1] == "" {
 			return nil, fmt.Errorf("annotation %s: entry %d %.80q: want time/source/node", Annotation, i+1, field)
 		}
-		at, err := time.Parse(time.RFC3339, parts[0])
+		r, err := parseRecord(parts, now)
 		if err != nil {
-			return nil, fmt.Errorf("annotation %s: entry %d: time %.40q: want the form 2006-01-02T15:04:05Z", Annotation, i+1, parts[0])
+			return nil, fmt.Errorf("annotation %s: entry %d: %w", Annotation, i+1, err)
 		}
-		if at.After(now.Add(maxAhead)) {
-			return nil, fmt.Errorf("annotation %s: entry %d: time %s is more than a day from now", Annotation, i+1, parts[0])
-		}
-		if at.After(now) {
-			at = now.UTC().Truncate(time.Second)
-		}
-		if at.After(now.Add(-window)) {
-			list = append(list, record{at, Source(parts[1]), parts[2]})
+		if r.at.After(now.Add(-window)) {
+			list = append(list, r)
 		}
 	}
 	return list, nil
 }
 
+// parseRecord reads time, source and node. A time in the future becomes now.
+func parseRecord(parts []string, now time.Time) (record, error) {
+	at, err := time.Parse(time.RFC3339, parts[0])
+	switch {
+	case err != nil:
+		return record{}, fmt.Errorf("time %.40q: want the form 2006-01-02T15:04:05Z", parts[0])
+	case at.After(now.Add(maxAhead)):
+		return record{}, fmt.Errorf("time %s is more than a day from now", parts[0])
+	case at.After(now):
+		at = now
+	}
+	return record{at.UTC().Truncate(time.Second), Source(parts[1]), parts[2]}, nil
+}
+
 func format(list []record) string {
+	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b record) int { return a.at.Compare(b.at) })
 	text := make([]string, len(list))
 	for i, r := range list {

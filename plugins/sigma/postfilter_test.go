@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -238,13 +239,16 @@ func (a *away) Workload(_ context.Context, kind schema.GroupVersionKind, namespa
 	return o, nil
 }
 
-func (a *away) Workloads(_ context.Context, kind schema.GroupVersionKind, _ string) ([]metav1.PartialObjectMetadata, error) {
-	if kind.Kind != "ReplicaSet" {
-		return nil, nil
-	}
-	return []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db", Annotations: map[string]string{
-		evict.Annotation: time.Now().UTC().Format(time.RFC3339) + "/make-room:general/a",
-	}}}}, nil
+func (a *away) Workloads(context.Context, schema.GroupVersionKind, string) ([]metav1.PartialObjectMetadata, error) {
+	return nil, nil
+}
+
+func (a *away) List(context.Context) (*v1.ConfigMap, error) {
+	return &v1.ConfigMap{Data: map[string]string{"evictions": time.Now().UTC().Format(time.RFC3339) + "/make-room:general/a/apps/ReplicaSet/default/other"}}, nil
+}
+
+func (a *away) PatchList(ctx context.Context, _ types.PatchType, _ []byte) (*v1.ConfigMap, error) {
+	return a.List(ctx)
 }
 
 func (a *away) Patch(context.Context, schema.GroupVersionKind, string, string, []byte) error {

@@ -117,6 +117,10 @@ func (s *rebalanceSite) PatchNode(ctx context.Context, name string, patch []byte
 	return err
 }
 
+func listOfEvictions(verb string) authorizationv1.ResourceAttributes {
+	return authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "configmaps", Namespace: evict.ListNamespace, Name: evict.ListName}
+}
+
 // Lacks implements [rebalance.Site]. It asks the API server, which anybody may.
 func (s *rebalanceSite) Lacks(ctx context.Context) (string, error) {
 	for _, right := range []struct {
@@ -126,6 +130,9 @@ func (s *rebalanceSite) Lacks(ctx context.Context) (string, error) {
 		{"patch nodes", authorizationv1.ResourceAttributes{Verb: "patch", Version: "v1", Resource: "nodes"}},
 		{"create evictions of pods", authorizationv1.ResourceAttributes{Verb: "create", Version: "v1", Resource: "pods", Subresource: "eviction"}},
 		{"patch the status of deployments", authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "status"}},
+		{"get the ConfigMap " + evict.ListName, listOfEvictions("get")},
+		{"create the ConfigMap " + evict.ListName, listOfEvictions("create")},
+		{"patch the ConfigMap " + evict.ListName, listOfEvictions("patch")},
 	} {
 		review, err := s.handle.ClientSet().AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right.ResourceAttributes},
