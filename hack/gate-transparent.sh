@@ -9,7 +9,7 @@ requests=${REQUESTS:-100000}
 commit=$(git rev-parse --short HEAD)
 dir=out/gate-transparent/$commit
 mkdir -p "$dir"
-go test -trimpath -count=1 -timeout 2h -v -run '^Test(Transparent.*|Malformed)$' ./cmd/sigma-gate -transparent "$requests" >"$dir/run.txt" 2>&1 || {
+go test -trimpath -count=1 -timeout 2h -v -run '^Test(Transparent.*|Recorded|Malformed)$' ./cmd/sigma-gate -transparent "$requests" >"$dir/run.txt" 2>&1 || {
 	grep -v '^=== ' "$dir/run.txt" | head -n 200 >&2
 	exit 1
 }

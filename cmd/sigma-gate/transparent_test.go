@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -477,6 +479,25 @@ func TestTransparent(t *testing.T) {
 			}
 			t.Logf("%d conversations differ", different)
 		})
+	}
+}
+
+// TestRecorded: requests of real clients, as they were recorded, pass as they are.
+func TestRecorded(t *testing.T) {
+	files, err := filepath.Glob("testdata/requests/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	a := &answer{final: []byte("HTTP/1.1 204 none\r\nConnection: close\r\n\r\n"), closes: true}
+	of := func([]byte) *answer { return a }
+	direct, through := newRecorder(t, of), newRecorder(t, of)
+	gate := startGate(t, through.address())
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		c := &conversation{want: a.final, ids: []string{""}, steps: []step{{segments: [][]byte{raw}, expect: len(a.final)}}}
+		assert.Empty(t, compare(c, direct, through, gate.listen, callerAppended), file)
+		direct.reset()
+		through.reset()
 	}
 }
 
