@@ -43,7 +43,7 @@ func clientOfTwo(t *testing.T) *http.Client {
 		},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
 func dial(t *testing.T, address, text string) net.Conn {
@@ -115,31 +115,23 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// TestBodyRate: a body that is slower than --body-rate ends with 408, and so does one that
-// takes longer than --body-longest.
-func TestBodyRate(t *testing.T) {
+// TestLongBody: a body that takes longer than --body-longest ends with 408.
+func TestLongBody(t *testing.T) {
 	pod := startPod(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-	for name, flags := range map[string][]string{
-		"rate":    {"--body-rate", "1000"},
-		"longest": {"--body-rate", "0", "--body-longest", "300ms"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			gate := startGate(t, pod, append(flags, "--limit", "4")...)
-			conn := dial(t, gate.listen, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
-			go func() {
-				for { // 100 bytes a second
-					time.Sleep(10 * time.Millisecond)
-					if _, err := conn.Write([]byte("x")); err != nil {
-						return
-					}
-				}
-			}()
-			line, err := bufio.NewReader(conn).ReadString('\n')
-			require.NoError(t, err)
-			assert.Contains(t, line, " 408 ")
-			assert.Eventually(t, func() bool { return gate.value("sigma_gate_inside") == 0 }, 2*time.Second, 10*time.Millisecond)
-		})
-	}
+	gate := startGate(t, pod, "--limit", "4", "--body-longest", "300ms")
+	conn := dial(t, gate.listen, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+	go func() {
+		for {
+			time.Sleep(10 * time.Millisecond)
+			if _, err := conn.Write([]byte("x")); err != nil {
+				return
+			}
+		}
+	}()
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	require.NoError(t, err)
+	assert.Contains(t, line, " 408 ")
+	assert.Eventually(t, func() bool { return gate.value("sigma_gate_inside") == 0 }, 2*time.Second, 10*time.Millisecond)
 }
 
 // TestHeaderBytes: what unfinished heads take is bounded, and others are answered meanwhile.
@@ -173,7 +165,7 @@ func TestHeaderBytes(t *testing.T) {
 	assert.Equal(t, []any{200, "ok"}, []any{code, text})
 }
 
-// TestUpgradesAreApart: upgraded connections have a limit of their own, --upgrades.
+// TestUpgradesAreApart: upgraded connections have a limit of their own, --upgraded.
 func TestUpgradesAreApart(t *testing.T) {
 	pod := startPod(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
@@ -209,7 +201,7 @@ func TestUpgradesAreApart(t *testing.T) {
 		assert.Zero(t, gate.value("sigma_gate_inside"))
 	})
 	t.Run("limit", func(t *testing.T) {
-		gate := startGate(t, pod, "--limit", "1", "--queue", "0", "--upgrades", "2")
+		gate := startGate(t, pod, "--limit", "1", "--queue", "0", "--upgraded", "2")
 		first, code := upgrade(gate)
 		require.Equal(t, http.StatusSwitchingProtocols, code)
 		second, code := upgrade(gate)

@@ -46,7 +46,11 @@ func (m *message) differs(other *message, caller string) string {
 		want, got := fields(m.blocks[i]), fields(other.blocks[i])
 		if caller != "" {
 			const name = "x-forwarded-for"
-			whole := strings.Join(append(want[name], caller), ", ")
+			had := want[name]
+			if len(had) > 0 && had[len(had)-1] == "" {
+				had = had[:len(had)-1]
+			}
+			whole := strings.Join(append(slices.Clone(had), caller), ", ")
 			if strings.Join(got[name], ", ") != whole {
 				return fmt.Sprintf("%s is %q", name, got[name])
 			}
