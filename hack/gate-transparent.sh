@@ -9,7 +9,7 @@ requests=${REQUESTS:-100000}
 commit=$(git rev-parse --short HEAD)
 dir=out/gate-transparent/$commit
 mkdir -p "$dir"
-go test -trimpath -count=1 -timeout 2h -v -run '^Test(Transparent.*|Malformed)$' ./cmd/sigma-gate -transparent "$requests" >"$dir/run.txt" 2>&1 || {
+go test -trimpath -count=1 -timeout 2h -v -run '^Test(Transparent.*|Recorded|Malformed)$' ./cmd/sigma-gate -transparent "$requests" >"$dir/run.txt" 2>&1 || {
 	grep -v '^=== ' "$dir/run.txt" | head -n 200 >&2
 	exit 1
 }
@@ -27,7 +27,7 @@ a line at the end. With `--forwarded=keep` no difference is allowed.
 | protocol | kind | requests | differences |
 |---|---|---:|---:|
 TEXT
-	sed -nE 's/^ *(transparent|http2)_test.go:[0-9]+: (\|.*\|)$/\2 0 |/p' "$dir/run.txt"
+	sed -nE 's/^ *(transparent|http2|grpc)_test.go:[0-9]+: (\|.*\|)$/\2 0 |/p' "$dir/run.txt"
 	printf '\n%s malformed requests were refused, and no server received one whole.\n\n' "$(grep -c '^ *--- PASS: TestMalformed/' "$dir/run.txt")"
 	echo "\`make gate-transparent\` at commit $commit, $requests requests."
 } >"$dir/page.md"

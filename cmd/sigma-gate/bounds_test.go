@@ -43,7 +43,7 @@ func clientOfTwo(t *testing.T) *http.Client {
 		},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
 func dial(t *testing.T, address, text string) net.Conn {
@@ -115,9 +115,8 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// TestBodyRate: a body that is slower than --body-rate ends with 408, and so does one that
-// takes longer than --body-longest.
-func TestBodyRate(t *testing.T) {
+// TestSlowBody: a body that is slower than --body-rate or takes longer than --body-longest ends with 408.
+func TestSlowBody(t *testing.T) {
 	pod := startPod(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	for name, flags := range map[string][]string{
 		"rate":               {"--body-rate", "1000", "--limit", "4"},

@@ -185,7 +185,7 @@ func TestLeavers(t *testing.T) {
 		group.Go(func() {
 			m := rand.New(rand.NewPCG(3, uint64(w)))
 			for n := 0; left.Add(-1) >= 0 && !t.Failed(); n++ {
-				if text := oneSchedule(gate, server, limit, schedule(m, *secondFlag), &http.Client{Transport: transport}, func(what string, n int) {
+				if text := oneSchedule(gate, server, limit, schedule(m, *secondFlag), &http.Client{Transport: transport, Timeout: 10 * time.Second}, func(what string, n int) {
 					mu.Lock()
 					defer mu.Unlock()
 					sums[what] += n

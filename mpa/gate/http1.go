@@ -284,6 +284,7 @@ func (x *exchange) takeBody() error {
 		case x.body.ended(), x.head.expect, !x.limited, x.taken >= mostBody, !x.in.room():
 			return nil
 		}
+		x.head.raw = x.in.bytes()[:len(x.head.raw)] // which may have moved
 		err = x.readBody(pause)
 		switch {
 		case err == errPaused && x.proxy.gate.Limit() >= 2: // half of them is one or more

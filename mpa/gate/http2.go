@@ -65,8 +65,8 @@ type side struct {
 	encoder *hpack.Encoder
 }
 
-func newSide(c net.Conn, in io.Reader, mostFields uint32) *side {
-	s := &side{conn: c, in: bufio.NewReaderSize(in, smallBuffer), out: bufio.NewWriterSize(c, smallBuffer)}
+func newSide(c net.Conn, in io.Reader, to io.Writer, mostFields uint32) *side {
+	s := &side{conn: c, in: bufio.NewReaderSize(in, smallBuffer), out: bufio.NewWriterSize(to, smallBuffer)}
 	s.framer = http2.NewFramer(s.out, s.in)
 	s.framer.SetReuseFrames()
 	s.framer.SetMaxReadFrameSize(frameSize)
@@ -74,6 +74,22 @@ func newSide(c net.Conn, in io.Reader, mostFields uint32) *side {
 	s.framer.MaxHeaderListSize = mostFields
 	s.encoder = hpack.NewEncoder(&s.block)
 	return s
+}
+
+// patient writes to a caller, who loses the connection where he takes nothing for as long as a
+// request may be abandoned.
+type patient struct{ *conn }
+
+// Write implements [io.Writer].
+func (p patient) Write(b []byte) (int, error) {
+	deadline := time.Time{}
+	if p.proxy.gate.Limit() > 0 {
+		deadline = time.Now().Add(p.proxy.options.Abandoned)
+	}
+	if err := p.net.SetWriteDeadline(deadline); err != nil {
+		return 0, err
+	}
+	return p.net.Write(b)
 }
 
 // more reports whether the next frame has come as a whole, so that reading it does not wait.
@@ -148,7 +164,7 @@ func (c *conn) serveHTTP2() {
 	from := io.MultiReader(bytes.NewReader(bytes.Clone(c.in.bytes())), c.net)
 	c.in.discard(len(c.in.bytes()))
 	l := &link{
-		proxy: c.proxy, ip: c.ip, client: newSide(c.net, from, mostHead), next: 1,
+		proxy: c.proxy, ip: c.ip, client: newSide(c.net, from, patient{c}, mostHead), next: 1,
 		streams: map[uint32]*stream{}, byServer: map[uint32]*stream{},
 		toServer: firstSize, toClient: firstSize, linkToServer: firstSize, linkToClient: firstSize,
 	}
@@ -186,7 +202,7 @@ func (l *link) connect(c *conn, settings *http2.SettingsFrame) {
 	c.mu.Lock()
 	c.server = nc
 	c.mu.Unlock()
-	l.server = newSide(nc, nc, mostAnswerHead)
+	l.server = newSide(nc, nc, nc, mostAnswerHead)
 	_, _ = l.server.out.WriteString(http2.ClientPreface)
 	l.settings(settings, l.client, l.server, http2.Setting{ID: http2.SettingEnablePush, Val: 0})
 	l.flush()
@@ -243,21 +259,12 @@ func (l *link) window(from *side, size int64) {
 	}
 }
 
-// flush writes out what is written; a caller that takes nothing for as long as a request may be
-// abandoned loses its connection.
+// flush writes out what is written. A connection that cannot be written to ends.
 func (l *link) flush() {
-	if l.client.out.Buffered() > 0 {
-		if l.proxy.gate.Limit() > 0 {
-			_ = l.client.conn.SetWriteDeadline(time.Now().Add(l.proxy.options.Abandoned))
-		} else {
-			_ = l.client.conn.SetWriteDeadline(time.Time{})
+	for _, s := range []*side{l.client, l.server} {
+		if s != nil && s.out.Flush() != nil {
+			_ = s.conn.Close()
 		}
-		if l.client.out.Flush() != nil {
-			_ = l.client.conn.Close()
-		}
-	}
-	if l.server != nil && l.server.out.Buffered() > 0 && l.server.out.Flush() != nil {
-		_ = l.server.conn.Close()
 	}
 }
 
@@ -324,6 +331,7 @@ func (l *link) patience() {
 
 // bad handles an error of reading the caller's frames: of one stream, or of all.
 func (l *link) bad(err error) bool {
+	defer l.flush()
 	var one http2.StreamError
 	if errors.As(err, &one) {
 		l.last = max(l.last, one.StreamID)
@@ -331,13 +339,11 @@ func (l *link) bad(err error) bool {
 		if st := l.streams[one.StreamID]; st != nil {
 			l.leaves(st, one.Code)
 		}
-		l.flush()
 		return true
 	}
 	var all http2.ConnectionError
 	if errors.As(err, &all) {
 		_ = l.client.framer.WriteGoAway(l.last, http2.ErrCode(all), nil)
-		l.flush()
 	}
 	return false
 }

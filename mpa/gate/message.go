@@ -54,7 +54,7 @@ type head struct {
 	forwarded  int    // end of the value of the last X-Forwarded-For, 0 = none
 	host       bool   // X-Forwarded-Host
 	proto      bool   // X-Forwarded-Proto
-	named      []byte // the value of Host
+	named      [2]int // where the value of Host begins and ends
 	hosts      int
 	grpc       bool // the answer of a call of gRPC
 	grpcFailed bool // whose Grpc-Status names a fault of the server
@@ -186,7 +186,7 @@ func (h *head) field(name, value []byte, end int) error {
 		if h.hosts++; h.hosts > 1 {
 			return errors.New("the request has more than one Host")
 		}
-		h.named = value
+		h.named = [2]int{end - len(value), end}
 	case is(name, "x-forwarded-host"):
 		h.host = true
 	case is(name, "x-forwarded-proto"):

@@ -302,7 +302,7 @@ func (p *Proxy) outgoing(out []byte, h *head, caller string) []byte {
 	}
 	if p.options.Forwarded == ForwardedAll {
 		if !h.host {
-			out = append(append(append(out, "X-Forwarded-Host: "...), h.named...), "\r\n"...)
+			out = append(append(append(out, "X-Forwarded-Host: "...), h.raw[h.named[0]:h.named[1]]...), "\r\n"...)
 		}
 		if !h.proto {
 			out = append(out, "X-Forwarded-Proto: http\r\n"...)
