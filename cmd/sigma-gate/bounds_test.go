@@ -28,6 +28,7 @@ func startPod(t *testing.T, handler http.HandlerFunc) string {
 	pod.Config.Protocols = new(http.Protocols)
 	pod.Config.Protocols.SetHTTP1(true)
 	pod.Config.Protocols.SetUnencryptedHTTP2(true)
+	pod.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1000}
 	pod.Start()
 	t.Cleanup(pod.Close)
 	return pod.Listener.Addr().String()

@@ -177,7 +177,7 @@ func TestLeavers(t *testing.T) {
 		pod.Start()
 		t.Cleanup(pod.Close)
 		gate := startGate(t, pod.Listener.Addr().String(), "--limit", strconv.Itoa(limit), "--queue", strconv.Itoa(4+w%8), "--wait", (15 * *secondFlag).String(),
-			"--abandoned", max(5*time.Second, 30**secondFlag).String())
+			"--abandoned", max(time.Second, 30**secondFlag).String())
 		protocols := new(http.Protocols)
 		protocols.SetUnencryptedHTTP2(true)
 		transport := &http.Transport{Protocols: protocols}
@@ -226,7 +226,7 @@ func oneSchedule(gate *runningGate, server *stubborn, limit int, callers []calle
 	}
 	group.Wait()
 	var inside, waiting float64
-	for late := time.Now().Add(4 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(8 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
 		values := gate.values()
 		inside, waiting = values["sigma_gate_inside"], values["sigma_gate_waiting"]
 		if inside+waiting == 0 && server.inside.Load() == 0 {

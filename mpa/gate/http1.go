@@ -83,7 +83,7 @@ func (c *conn) cut() {
 // next serves a request and returns whether another may follow.
 func (c *conn) next() bool {
 	raw, err := c.readHead()
-	if err == nil && string(raw) == "PRI * HTTP/2.0\r\n\r\n" {
+	if err == nil && string(raw) == prefaceHead {
 		c.serveHTTP2()
 		return false
 	}
@@ -97,7 +97,7 @@ func (c *conn) next() bool {
 		}
 		return false
 	}
-	if tunnels := h.upgrade && !h.h2c || h.method == http.MethodConnect; tunnels {
+	if h.upgrade || h.method == http.MethodConnect {
 		defer c.proxy.upgraded.Add(-1)
 		if c.proxy.upgraded.Add(1) > int64(c.proxy.options.Upgrades) {
 			c.refuse(refuse(http.StatusServiceUnavailable, "as many connections are upgraded as may"), h.method)
@@ -255,6 +255,7 @@ type exchange struct {
 	after time.Time // when it first took bytes after that
 	half  bool      // it has closed its half alone
 	lost  bool      // it gets no more
+	told  bool      // the gate has answered that the body was none
 
 	// Of a body that is sent while the answer may come.
 	sent    chan struct{} // closed when the body is sent, or bodyErr is set
@@ -384,8 +385,12 @@ func (x *exchange) run() (again bool) {
 		_, err = x.connect(true)
 		a, err = x.ask(nil, err)
 	}
-	if err == nil && (a.status == http.StatusSwitchingProtocols || x.head.method == http.MethodConnect && a.status < 300) {
-		x.tunnel(a)
+	switch {
+	case err == nil && a.status == http.StatusSwitchingProtocols && a.h2c:
+		x.serveHTTP2(a)
+		return false
+	case err == nil && (a.status == http.StatusSwitchingProtocols || x.head.method == http.MethodConnect && a.status < 300):
+		x.tunnel()
 		return false
 	}
 	ended := false
@@ -483,7 +488,8 @@ func (x *exchange) bodyEnded(now time.Time) {
 	}
 	x.leftAt(now)
 	if r := (*refusal)(nil); errors.As(x.bodyErr, &r) && !x.begun {
-		x.refuse(r, x.head.method)
+		x.answer(notice(r.status, r.text, x.head.method, true))
+		x.told = true
 	}
 	x.lost = true
 }
@@ -632,6 +638,7 @@ func (x *exchange) answered(a *head, body *scanner) {
 // finish ends the exchange and returns whether the caller's connection may carry another.
 func (x *exchange) finish(a *head, err error) bool {
 	if err != nil {
+		x.bodyEnded(time.Now())
 		o := Failed
 		if !x.left.IsZero() {
 			o = Gone
@@ -642,10 +649,16 @@ func (x *exchange) finish(a *head, err error) bool {
 		if o == Failed {
 			x.proxy.failed(err)
 		}
-		if o == Failed && !x.begun {
+		switch {
+		case x.told:
+			x.linger()
+		case o == Failed && !x.begun:
 			x.refuse(refuse(http.StatusBadGateway, "the server gave no answer"), x.head.method)
 		}
 		return false
+	}
+	if x.told {
+		x.linger()
 	}
 	persists := !x.lost && a.persists() && x.head.persists()
 	if x.sent != nil {
@@ -735,7 +748,7 @@ func (x *exchange) copyBody(server net.Conn) error {
 
 // tunnel passes bytes in both directions until both ends have closed. The connection is no longer
 // inside: it counts among those that were upgraded.
-func (x *exchange) tunnel(a *head) {
+func (x *exchange) tunnel() {
 	x.leave(Answered)
 	if x.sent != nil {
 		<-x.sent

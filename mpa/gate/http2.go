@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,8 @@ const (
 	firstSize = 65535    // of a window, HTTP/2's default
 	tableSize = 4096     // of HPACK's table, HTTP/2's default
 	sweeping  = pause / 4
+
+	prefaceHead = "PRI * HTTP/2.0\r\n\r\n" // that begins http2.ClientPreface like a request
 )
 
 // A link is a caller's connection of HTTP/2 with the one to the server that carries its streams.
@@ -38,7 +41,7 @@ type link struct {
 	proxy  *Proxy
 	ip     string
 	client *side
-	dead   bool // there is no server
+	ready  chan struct{} // closed when settled is true
 
 	mu       sync.Mutex
 	server   *side // nil until it is dialled
@@ -46,7 +49,8 @@ type link struct {
 	byServer map[uint32]*stream
 	last     uint32 // the caller's last stream
 	next     uint32 // the server's next one
-	settled  bool   // the server's settings have come
+	settled  bool   // the caller has got the server's settings, or the gate's
+	dead     bool   // there is no server
 	away     bool   // the caller opens no more streams
 	closed   bool
 	sweeps   bool
@@ -157,66 +161,106 @@ type stream struct {
 	stalled            time.Time // since when the caller takes none of the answer
 }
 
-// serveHTTP2 serves a connection that began with the preface of HTTP/2.
-func (c *conn) serveHTTP2() {
-	c.in.discard(len("PRI * HTTP/2.0\r\n\r\n"))
+func (c *conn) newLink() *link {
 	_ = c.net.SetDeadline(time.Now().Add(headTime))
 	from := io.MultiReader(bytes.NewReader(bytes.Clone(c.in.bytes())), c.net)
 	c.in.discard(len(c.in.bytes()))
 	l := &link{
-		proxy: c.proxy, ip: c.ip, client: newSide(c.net, from, patient{c}, mostHead), next: 1,
+		proxy: c.proxy, ip: c.ip, client: newSide(c.net, from, patient{c}, mostHead), next: 1, ready: make(chan struct{}),
 		streams: map[uint32]*stream{}, byServer: map[uint32]*stream{},
 		toServer: firstSize, toClient: firstSize, linkToServer: firstSize, linkToClient: firstSize,
 	}
-	rest := make([]byte, len("SM\r\n\r\n"))
-	if _, err := io.ReadFull(l.client.in, rest); err != nil || string(rest) != "SM\r\n\r\n" {
-		return
-	}
-	f, err := l.client.framer.ReadFrame()
-	settings, ok := f.(*http2.SettingsFrame)
-	if err != nil || !ok || settings.IsAck() {
-		return
-	}
-	_ = c.net.SetDeadline(time.Time{})
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.link = l
-	c.mu.Unlock()
-	l.connect(c, settings)
-	for l.step() {
+	return l
+}
+
+// serveHTTP2 serves a connection that began with the preface of HTTP/2.
+func (c *conn) serveHTTP2() {
+	c.in.discard(len(prefaceHead))
+	l := c.newLink()
+	settings, err := l.preface(http2.ClientPreface[len(prefaceHead):])
+	if err != nil {
+		c.refuse(refuse(http.StatusBadRequest, "%v", err), "")
+		return
+	}
+	l.mu.Lock()
+	nc, err := c.proxy.dial(context.Background())
+	if err == nil {
+		c.mu.Lock()
+		c.server = nc
+		c.mu.Unlock()
+		l.server = newSide(nc, nc, nc, mostAnswerHead)
+		l.open(settings)
+		go l.answers(l.server)
+	} else {
+		l.serverEnds(err)
+	}
+	l.mu.Unlock()
+	l.run()
+}
+
+// serveHTTP2 serves a connection that the server has upgraded to HTTP/2: the request is its first
+// stream (RFC 7540, section 3.2).
+func (x *exchange) serveHTTP2(a *head) {
+	if x.sent != nil {
+		<-x.sent
+	}
+	x.answer(a.raw)
+	x.up.discard(len(a.raw))
+	l := x.newLink()
+	_ = x.server.SetDeadline(time.Time{})
+	l.server = newSide(x.server, io.MultiReader(bytes.NewReader(bytes.Clone(x.up.bytes())), x.server), x.server, mostAnswerHead)
+	l.last, l.next = 1, 3
+	st := &stream{id: 1, sid: 1, ended: true, whole: true, asked: true, visit: x.visit, toClient: firstSize}
+	x.isOut = true // the stream leaves
+	l.streams[1], l.byServer[1] = st, st
+	go l.answers(l.server)
+	if settings, err := l.preface(http2.ClientPreface); err == nil {
+		l.mu.Lock()
+		l.open(settings)
+		l.mu.Unlock()
+		l.run()
+		return
 	}
 	l.close()
 }
 
-// connect dials the server and passes the caller's settings on.
-func (l *link) connect(c *conn, settings *http2.SettingsFrame) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	nc, err := l.proxy.dial(context.Background())
-	if err != nil {
-		l.proxy.failed(err)
-		l.none()
-		_ = l.client.framer.WriteSettingsAck()
-		l.flush()
-		return
+// preface reads the rest of the caller's preface and its settings.
+func (l *link) preface(want string) (*http2.SettingsFrame, error) {
+	rest := make([]byte, len(want))
+	if _, err := io.ReadFull(l.client.in, rest); err != nil || string(rest) != want {
+		return nil, errors.New("the preface of HTTP/2 is incomplete")
 	}
-	c.mu.Lock()
-	c.server = nc
-	c.mu.Unlock()
-	l.server = newSide(nc, nc, nc, mostAnswerHead)
+	f, err := l.client.framer.ReadFrame()
+	settings, ok := f.(*http2.SettingsFrame)
+	if err != nil || !ok || settings.IsAck() {
+		return nil, errors.New("the preface of HTTP/2 has no settings")
+	}
+	return settings, l.client.conn.SetDeadline(time.Time{})
+}
+
+// open passes preface and settings on to the server.
+func (l *link) open(settings *http2.SettingsFrame) {
 	_, _ = l.server.out.WriteString(http2.ClientPreface)
 	l.settings(settings, l.client, l.server, http2.Setting{ID: http2.SettingEnablePush, Val: 0})
 	l.flush()
-	go l.answers(l.server)
 }
 
-// none goes on without a server: each request is answered that there is none, and the caller is
-// told to make another connection.
-func (l *link) none() {
-	l.dead = true
-	if !l.settled {
-		l.settled = true
-		_ = l.client.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: MostLimit})
+// run takes the caller's frames until the connection ends. The server's settings have to be the
+// first that the caller gets.
+func (l *link) run() {
+	select {
+	case <-l.ready:
+	case <-time.After(dialTime):
+		l.mu.Lock()
+		l.serverEnds(os.ErrDeadlineExceeded)
+		l.mu.Unlock()
 	}
+	for l.step() {
+	}
+	l.close()
 }
 
 // settings passes the settings of one end on to the other, but those of the connection itself.
@@ -751,8 +795,9 @@ func (l *link) answer(s *side, f http2.Frame) {
 		case l.settled:
 			l.settings(f, s, l.client)
 		default:
-			l.settled = true
 			l.settings(f, s, l.client, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: MostLimit})
+			l.flush()
+			l.settle()
 		}
 	case *http2.PingFrame:
 		if !f.IsAck() {
@@ -829,24 +874,25 @@ func (l *link) broken(st *stream, code http2.ErrCode) {
 	l.remove(st)
 }
 
-// serverEnds ends the caller's connection with the server's.
+func (l *link) settle() {
+	l.settled = true
+	close(l.ready)
+}
+
+// serverEnds ends the caller's connection with the server's. Where there was none, or it spoke no
+// HTTP/2, each request is answered that there is no server, and the caller is asked to make
+// another connection.
 func (l *link) serverEnds(err error) {
-	if l.closed {
+	if l.closed || l.dead {
 		return
 	}
-	if !l.settled { // it speaks no HTTP/2
+	l.dead = true
+	defer l.flush()
+	if !l.settled {
 		l.proxy.failed(err)
-		l.none()
+		_ = l.client.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: MostLimit})
 		_ = l.client.framer.WriteSettingsAck()
-		for _, st := range l.streams {
-			if st.visit != nil {
-				st.visit.leave(Failed)
-				st.visit = nil
-			}
-			l.refuse(st, http.StatusBadGateway)
-		}
-		l.goAway()
-		l.flush()
+		l.settle()
 		return
 	}
 	for _, st := range l.streams {

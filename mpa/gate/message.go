@@ -88,7 +88,7 @@ func parseRequest(raw []byte) (*head, error) {
 		h.old = true
 	default:
 		if len(version) == len("HTTP/1.1") && bytes.HasPrefix(version, []byte("HTTP/")) {
-			return nil, refuse(http.StatusHTTPVersionNotSupported, "the request's version is neither HTTP/1.0 nor HTTP/1.1")
+			return nil, refuse(http.StatusHTTPVersionNotSupported, "the request line has a version that is not spoken here")
 		}
 		return bad("the request line is none of HTTP/1")
 	}
@@ -102,7 +102,7 @@ func parseRequest(raw []byte) (*head, error) {
 	case h.chunked && h.length >= 0:
 		return bad("the request has both Transfer-Encoding and Content-Length")
 	case h.chunked && h.old:
-		return bad("a request of HTTP/1.0 has a Transfer-Encoding")
+		return bad("a request of the old version has a Transfer-Encoding")
 	}
 	h.again = h.body() == noBody && (h.method == "GET" || h.method == "HEAD" || h.method == "OPTIONS" || h.method == "TRACE")
 	return h, nil
@@ -139,8 +139,8 @@ func (h *head) parseFields() error {
 	for at := h.fields; at < len(h.raw)-2; {
 		end := bytes.IndexByte(h.raw[at:], '\n')
 		line := h.raw[at : at+end+1]
-		if !bytes.HasSuffix(line, []byte("\r\n")) || bytes.ContainsAny(line[:len(line)-2], "\r\x00") {
-			return errors.New("a field has a bare line break or a null")
+		if !bytes.HasSuffix(line, []byte("\r\n")) || bytes.ContainsFunc(line[:len(line)-2], isControl) {
+			return errors.New("a field has a bare line break or another control character")
 		}
 		name, value, ok := bytes.Cut(line[:len(line)-2], []byte(":"))
 		if !ok || !isToken(name) {
@@ -198,6 +198,8 @@ func (h *head) field(name, value []byte, end int) error {
 	}
 	return nil
 }
+
+func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
 // digits reads a length: digits alone, below 10¹⁸.
 func digits(value []byte) (n int64, ok bool) {

@@ -283,9 +283,6 @@ func (p *pace) left() (d time.Duration, bounded bool) {
 // outgoing appends to out a request's head as the server gets it.
 func (p *Proxy) outgoing(out []byte, h *head, caller string) []byte {
 	raw, forwarded := h.raw, h.forwarded
-	if h.h2c {
-		raw, forwarded = withoutUpgrade(h)
-	}
 	switch {
 	case p.options.Forwarded == ForwardedKeep:
 		return append(out, raw...)
@@ -309,34 +306,6 @@ func (p *Proxy) outgoing(out []byte, h *head, caller string) []byte {
 		}
 	}
 	return append(out, "\r\n"...)
-}
-
-// withoutUpgrade takes an offer of HTTP/2 out of a head: the streams of an upgraded connection
-// would pass the limit by.
-func withoutUpgrade(h *head) (raw []byte, forwarded int) {
-	raw = append(raw, h.raw[:h.fields]...)
-	for line := range bytes.SplitAfterSeq(h.raw[h.fields:], []byte("\r\n")) {
-		name, value, _ := bytes.Cut(line, []byte(":"))
-		switch {
-		case is(name, "upgrade"), is(name, "http2-settings"):
-		case is(name, "connection"):
-			var kept [][]byte
-			for element := range bytes.SplitSeq(bytes.TrimSpace(value), []byte(",")) {
-				if e := bytes.TrimSpace(element); !is(e, "upgrade") && !is(e, "http2-settings") {
-					kept = append(kept, e)
-				}
-			}
-			if len(kept) > 0 {
-				raw = append(append(append(append(raw, name...), ": "...), bytes.Join(kept, []byte(", "))...), "\r\n"...)
-			}
-		default:
-			raw = append(raw, line...)
-			if is(name, "x-forwarded-for") {
-				forwarded = len(bytes.TrimRight(raw, " \t\r\n"))
-			}
-		}
-	}
-	return raw, forwarded
 }
 
 // notice is an answer of the gate itself.
