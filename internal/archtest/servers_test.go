@@ -33,7 +33,6 @@ var servers = map[string][]string{
 // unbounded are uses of them outside internal/serve, with the reason.
 var unbounded = map[string]string{
 	"cmd/sigma-gate/main.go: net.ListenConfig":                                            "binds all addresses before it serves any; the pages are of internal/serve",
-	"mpa/gate/http2.go: net/http.Server":                                                  "requests to the pod's server, which may be streams: neither body nor answer has a deadline",
 	"internal/train/remote/server.go: net.Listen":                                         "tries whether the port is free, and closes it",
 	"internal/train/remote/server.go: github.com/nats-io/nats-server/v2/server.NewServer": "not HTTP; its options have the bounds",
 	"internal/records/simcheck/server_linux.go: net.Listen":                               "tells the port that internal/serve then serves",
