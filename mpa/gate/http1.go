@@ -20,7 +20,7 @@ const (
 	// idle connections after a few seconds; a request with a body that is written just then is lost.
 	serverIdle = time.Second
 	// pause is how long nothing of a body comes until the request may go in without the rest of it.
-	pause = time.Second
+	pause = 250 * time.Millisecond
 	// lingering is how long a connection is read after its last answer, so that the caller gets it.
 	lingering, mostLingering = time.Second, 64 << 20
 	mostAnswerHead           = 256 << 10

@@ -21,7 +21,7 @@ const (
 	frameSize = 16 << 10 // bytes of a frame at most, HTTP/2's default
 	firstSize = 65535    // of a window, HTTP/2's default
 	tableSize = 4096     // of HPACK's table, HTTP/2's default
-	sweeping  = pause / 4
+	sweeping  = pause
 
 	prefaceHead = "PRI * HTTP/2.0\r\n\r\n" // that begins http2.ClientPreface like a request
 )
