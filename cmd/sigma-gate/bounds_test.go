@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/http2"
 )
 
 // startPod is a server of HTTP/1.1 and HTTP/2.
@@ -37,12 +35,8 @@ func startPod(t *testing.T, handler http.HandlerFunc) string {
 // clientOfTwo has one connection of HTTP/2.
 func clientOfTwo(t *testing.T) *http.Client {
 	t.Helper()
-	transport := &http2.Transport{
-		AllowHTTP: true, StrictMaxConcurrentStreams: true,
-		DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
-	}
+	transport := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
@@ -308,7 +302,7 @@ func TestStreams(t *testing.T) {
 				return
 			}
 			_ = answer.Body.Close()
-			if answer.StatusCode == 200 {
+			if answer.StatusCode == http.StatusOK {
 				good.Add(1)
 			}
 		})

@@ -226,11 +226,12 @@ func oneSchedule(gate *runningGate, server *stubborn, limit int, callers []calle
 	}
 	group.Wait()
 	var inside, waiting float64
-	for late := time.Now().Add(8 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
+	// What a caller wrote before it left may lie in the kernel for a while.
+	for late, quiet := time.Now().Add(8*time.Second), 0; quiet < 20 && time.Now().Before(late); time.Sleep(2 * time.Millisecond) {
 		values := gate.values()
 		inside, waiting = values["sigma_gate_inside"], values["sigma_gate_waiting"]
-		if inside+waiting == 0 && server.inside.Load() == 0 {
-			break
+		if quiet++; inside+waiting > 0 || server.inside.Load() > 0 {
+			quiet = 0
 		}
 	}
 	let, others := gate.totals(letIn...)-letBefore, gate.totals(notLetIn...)-othersBefore

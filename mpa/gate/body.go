@@ -52,8 +52,9 @@ func (s *scanner) ended() bool {
 		return s.left == 0
 	case byChunks:
 		return s.state == chunksEnded
+	default:
+		return s.framing == noBody
 	}
-	return s.framing == noBody
 }
 
 // scan returns how many of the bytes belong to the body.
@@ -67,6 +68,7 @@ func (s *scanner) scan(b []byte) (n int, err error) {
 		n = int(min(int64(len(b)), s.left))
 		s.left -= int64(n)
 		return n, nil
+	case byChunks:
 	}
 	for n < len(b) && s.state != chunksEnded {
 		if s.state == chunkData {
@@ -124,6 +126,7 @@ func (s *scanner) step(c byte) error {
 			return errChunk
 		}
 		return s.trailer()
+	case chunkData, chunksEnded: // scan takes them
 	}
 	return nil
 }

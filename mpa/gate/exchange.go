@@ -59,9 +59,9 @@ func (x *exchange) takeBody() error {
 		x.head.raw = x.in.bytes()[:len(x.head.raw)] // which may have moved
 		err = x.readBody(pause)
 		switch {
-		case err == errPaused && x.proxy.gate.Limit() >= 2: // half of them is one or more
+		case errors.Is(err, errPaused) && x.proxy.gate.Limit() >= 2: // half of them is one or more
 			return nil
-		case err != nil && err != errPaused:
+		case err != nil && !errors.Is(err, errPaused):
 			return err
 		}
 	}
@@ -176,10 +176,10 @@ func (x *exchange) ask(body []byte, err error) (*head, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.conn.out = x.proxy.outgoing(x.conn.out[:0], x.head, x.ip)
-	out := x.conn.out
+	x.sending = x.proxy.outgoing(x.sending[:0], x.head, x.ip)
+	out := x.sending
 	if cap(out) > 2*smallBuffer {
-		x.conn.out = nil
+		x.sending = nil
 	}
 	if len(body) > 0 && len(out)+len(body) <= 2*smallBuffer {
 		out, body = append(out, body...), nil
@@ -254,7 +254,7 @@ func (x *exchange) bodyEnded(now time.Time) {
 	default:
 		return
 	}
-	if x.bodyErr == nil || x.bodyErr == errStopped || x.lost {
+	if x.bodyErr == nil || errors.Is(x.bodyErr, errStopped) || x.lost {
 		return
 	}
 	x.leftAt(now)
@@ -270,10 +270,10 @@ func (x *exchange) sendBody() {
 	server := x.server
 	x.bodyErr = x.copyBody(server)
 	close(x.sent)
-	switch x.bodyErr {
-	case nil:
+	switch {
+	case x.bodyErr == nil:
 		x.visit.whole()
-	case errStopped:
+	case errors.Is(x.bodyErr, errStopped):
 	default:
 		if half, ok := server.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()

@@ -28,11 +28,11 @@ const (
 
 // A conn is a caller's connection, with the connection to the server that carries its requests.
 type conn struct {
-	proxy *Proxy
-	net   net.Conn
-	in    *inflow
-	ip    string
-	out   []byte // the head as the server gets it
+	proxy   *Proxy
+	net     net.Conn
+	in      *inflow
+	ip      string
+	sending []byte // the head as the server gets it
 
 	used time.Time // when the server has last answered
 	up   *inflow   // nil = no connection to the server

@@ -339,8 +339,7 @@ func (l *link) patience() {
 // bad handles an error of reading the caller's frames: of one stream, or of all.
 func (l *link) bad(err error) bool {
 	defer l.flush()
-	var one http2.StreamError
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[http2.StreamError](err); ok {
 		l.last = max(l.last, one.StreamID)
 		_ = l.client.framer.WriteRSTStream(one.StreamID, one.Code)
 		if st := l.streams[one.StreamID]; st != nil {
@@ -348,8 +347,7 @@ func (l *link) bad(err error) bool {
 		}
 		return true
 	}
-	var all http2.ConnectionError
-	if errors.As(err, &all) {
+	if all, ok := errors.AsType[http2.ConnectionError](err); ok {
 		_ = l.client.framer.WriteGoAway(l.last, http2.ErrCode(all), nil)
 	}
 	return false

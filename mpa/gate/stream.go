@@ -67,12 +67,12 @@ func (l *link) request(f *http2.MetaHeadersFrame) {
 	}
 	st.counted = st.seen
 	for _, h := range st.fields {
-		switch {
-		case h.Name == ":method":
+		switch h.Name {
+		case ":method":
 			st.tunnel = h.Value == http.MethodConnect
-		case h.Name == "content-type":
+		case "content-type":
 			st.grpc = strings.HasPrefix(h.Value, grpcType)
-		case h.Name == "expect":
+		case "expect":
 			st.expect = true
 		}
 	}

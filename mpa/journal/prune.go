@@ -79,9 +79,9 @@ func list(dir string) ([]kept, error) {
 		case d.IsDir() || match == nil:
 			return nil
 		}
-		info, err := d.Info()
-		if err != nil { // somebody is removing it
-			return nil
+		info, gone := d.Info()
+		if gone != nil { // somebody is removing it
+			return nil //nolint:nilerr // the next look sees no file
 		}
 		of := filepath.Join(filepath.Dir(path), match[1])
 		if journals[of] == nil {

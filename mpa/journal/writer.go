@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -154,8 +155,11 @@ func (w *Writer) shrink() error {
 	left := int64(w.options.Keep) * w.options.MaxBytes
 	for i := 1; ; i++ {
 		info, err := os.Stat(old(w.path, i))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
-			return nil // there are no more
+			return err
 		}
 		if left > 0 || i == 1 {
 			left -= info.Size()

@@ -237,7 +237,7 @@ func wroteAnnotation(object metav1.Object) bool {
 				Annotations map[string]json.RawMessage `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		if m.Manager != FieldManager || m.Subresource != "status" || m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.Raw, &fields) != nil {
+		if m.Manager != FieldManager || m.Subresource != "status" || m.FieldsV1 == nil || json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields) != nil {
 			return false
 		}
 		_, has := fields.Metadata.Annotations["f:"+Annotation]

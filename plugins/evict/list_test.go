@@ -77,7 +77,7 @@ func TestForgedManager(t *testing.T) {
 }
 
 // formerly evicts as the versions did that only wrote annotations: it counts those of all workloads.
-func (s *site) formerly(t *testing.T, now time.Time, most int, name, node string) bool {
+func (s *site) formerly(t *testing.T, now time.Time, name, node string) bool {
 	t.Helper()
 	n := 0
 	for _, o := range s.objects {
@@ -85,7 +85,7 @@ func (s *site) formerly(t *testing.T, now time.Time, most int, name, node string
 		require.NoError(t, err)
 		n += len(list)
 	}
-	if n >= most {
+	if n >= 4 {
 		return false
 	}
 	o := s.objects[name]
@@ -107,8 +107,8 @@ func TestUpgrade(t *testing.T) {
 		clock.SetTime(now)
 		return now
 	}
-	require.True(t, s.formerly(t, minute(), 4, "shop/web", "a"))
-	require.True(t, s.formerly(t, minute(), 4, "bank/web", "b"))
+	require.True(t, s.formerly(t, minute(), "shop/web", "a"))
+	require.True(t, s.formerly(t, minute(), "bank/web", "b"))
 
 	var limit *LimitError
 	require.ErrorAs(t, New(s, Updater, Limits{WorkloadPercent: 10}, clock).Evict(t.Context(), pod("shop/web", "c")), &limit, "its own limit")
@@ -121,8 +121,8 @@ func TestUpgrade(t *testing.T) {
 		require.Equal(t, "cluster", limit.Limit)
 	}
 
-	require.True(t, s.formerly(t, minute(), 4, "bank/db", "a"))
-	require.False(t, s.formerly(t, minute(), 4, "shop/web", "a"), "the former version counts what this one wrote")
+	require.True(t, s.formerly(t, minute(), "bank/db", "a"))
+	require.False(t, s.formerly(t, minute(), "shop/web", "a"), "the former version counts what this one wrote")
 
 	e = New(s, Updater, Limits{PerHour: 5}, clock)
 	minute()

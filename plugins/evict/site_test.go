@@ -110,7 +110,7 @@ func (s *site) Patch(_ context.Context, _ schema.GroupVersionKind, namespace, na
 	}
 	o.SetAnnotations(notes)
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: FieldManager, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:` + Annotation + `":{}}}}`)},
+		Manager: FieldManager, Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:` + Annotation + `":{}}}}`),
 	}})
 	s.touch(o)
 	return nil
@@ -121,7 +121,7 @@ func (s *site) annotate(name, text string) {
 	o := s.objects[name]
 	o.SetAnnotations(map[string]string{Annotation: text})
 	o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-		Manager: "kubectl-edit", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{".":{},"f:` + Annotation + `":{}}}}`)},
+		Manager: "kubectl-edit", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:` + Annotation + `":{}}}}`),
 	}})
 	s.touch(o)
 }

@@ -107,8 +107,13 @@ func TestGrace(t *testing.T) {
 		seconds *int64
 		want    time.Duration
 	}{
-		{nil, 30 * time.Second}, {new(int64(0)), 0}, {new(int64(60)), time.Minute}, {new(int64(-5)), time.Second},
-		{new(int64(math.MaxInt64)), 876_000 * time.Hour}, {new(int64(9_223_372_037)), 876_000 * time.Hour}, {new(int64(math.MinInt64)), time.Second},
+		{nil, 30 * time.Second},
+		{new(int64(0)), 0},
+		{new(int64(60)), time.Minute},
+		{new(int64(-5)), time.Second},
+		{new(int64(math.MaxInt64)), 876_000 * time.Hour},
+		{new(int64(9_223_372_037)), 876_000 * time.Hour},
+		{new(int64(math.MinInt64)), time.Second},
 	} {
 		p := &v1.Pod{Spec: v1.PodSpec{TerminationGracePeriodSeconds: c.seconds}}
 		if got := Grace(&p.Spec); got != c.want {
