@@ -127,21 +127,15 @@ storageClassName: {{ . }}
 	{"ClusterRole", pilot, []string{"rules", "2", "resourceNames"}, value, "", `{{ toJson (list .Values.policy.name (print .Values.policy.name "-candidate")) }}`},
 	{"Role", pilot, []string{"rules", "4", "resourceNames"}, value, "", `{{ toJson (list (print "sigma-pilot-" .Values.policy.name)) }}`},
 	{
-		"ValidatingAdmissionPolicy", pilot,
-		[]string{"spec", "matchConditions", "[name=pilot]", "expression"},
-		within, "serviceaccount:sigma-system:",
+		"ValidatingAdmissionPolicy", pilot, []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{
-		"ValidatingAdmissionPolicy", pilot + "-jobs",
-		[]string{"spec", "matchConditions", "[name=pilot]", "expression"},
-		within, "serviceaccount:sigma-system:",
+		"ValidatingAdmissionPolicy", pilot + "-jobs", []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{
-		"ValidatingAdmissionPolicy", pilot + "-job-names",
-		[]string{"spec", "matchConditions", "[name=pilot]", "expression"},
-		within, "serviceaccount:sigma-system:",
+		"ValidatingAdmissionPolicy", pilot + "-job-names", []string{"spec", "matchConditions", "[name=pilot]", "expression"}, within, "serviceaccount:sigma-system:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{"Deployment", mpa, []string{"spec", "replicas"}, value, "", "{{ .Values.mpa.replicas }}"},
@@ -156,21 +150,15 @@ storageClassName: {{ . }}
 - --gate-image={{ . }}
 {{- end }}`},
 	{
-		"ValidatingAdmissionPolicy", mpa + "-limits",
-		[]string{"spec", "matchConditions", "[name=autoscaler]", "expression"},
-		within, "serviceaccount:sigma-mpa:",
+		"ValidatingAdmissionPolicy", mpa + "-limits", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{
-		"ValidatingAdmissionPolicy", mpa + "-knative",
-		[]string{"spec", "matchConditions", "[name=autoscaler]", "expression"},
-		within, "serviceaccount:sigma-mpa:",
+		"ValidatingAdmissionPolicy", mpa + "-knative", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{
-		"ValidatingAdmissionPolicy", mpa + "-knative-revisions",
-		[]string{"spec", "matchConditions", "[name=autoscaler]", "expression"},
-		within, "serviceaccount:sigma-mpa:",
+		"ValidatingAdmissionPolicy", mpa + "-knative-revisions", []string{"spec", "matchConditions", "[name=autoscaler]", "expression"}, within, "serviceaccount:sigma-mpa:",
 		"serviceaccount:{{ .Release.Namespace }}:",
 	},
 	{"CronJob", mpa + "-retraining", append(trainer[:7:7], "image"), value, "", `{{ include "sigma.image" (list . "sigma") }}`},
@@ -182,8 +170,7 @@ storageClassName: {{ . }}
 	{"ResourceQuota", "critical-pods", []string{"spec", "hard", "pods"}, value, "", `"{{ if .Values.mpa.enabled }}30{{ else }}10{{ end }}"`},
 	// The autoscaler sizes neither its own pods nor those that a cluster depends on.
 	{
-		"MutatingWebhookConfiguration", mpa,
-		[]string{"webhooks", "[name=pods.autoscaling.sigma-scheduler.io]", "namespaceSelector", "matchExpressions", "[key=kubernetes.io/metadata.name]", "values"},
+		"MutatingWebhookConfiguration", mpa, []string{"webhooks", "[name=pods.autoscaling.sigma-scheduler.io]", "namespaceSelector", "matchExpressions", "[key=kubernetes.io/metadata.name]", "values"},
 		value, "", `{{ toJson (list .Release.Namespace "kube-system") }}`,
 	},
 }

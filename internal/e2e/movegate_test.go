@@ -30,10 +30,8 @@ const (
 )
 
 func (m moment) String() string {
-	return []string{
-		"", "evicting the first", "binding the first", "evicting the second", "binding the second", "binding the pod", "the first ends", "the second ends",
-		"cordoning", "recording the first", "recording the second", "marking the node as empty", "uncordoning",
-	}[m]
+	return []string{"", "evicting the first", "binding the first", "evicting the second", "binding the second", "binding the pod", "the first ends", "the second ends",
+		"cordoning", "recording the first", "recording the second", "marking the node as empty", "uncordoning"}[m]
 }
 
 // A request of a scheduler: the n-th of a kind.

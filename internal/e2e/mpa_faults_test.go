@@ -65,16 +65,10 @@ func TestMPAMetricsFaults(t *testing.T) {
 		faults  []func(*member) // the i-th member's, and the last one's for the others
 		reasons []string
 	}{
-		{
-			away, false,
-			[]func(*member){proxied(e2e.Down), proxied(e2e.Unavailable), proxied(e2e.Garbled), proxied(e2e.Slow(time.Minute)), proxied(e2e.Empty)},
-			[]string{"PrometheusUnreachable", "QueryFailed", "PrometheusGarbled", "PrometheusTimeout", "NoSeries", "UsageMissing"},
-		},
-		{
-			nan, false,
-			[]func(*member){answer("NaN"), answer("+Inf"), answer("-Inf"), distorted(func(float64) float64 { return math.NaN() })},
-			[]string{"NotANumber", "Infinite", "UsageMissing"},
-		},
+		{away, false, []func(*member){proxied(e2e.Down), proxied(e2e.Unavailable), proxied(e2e.Garbled), proxied(e2e.Slow(time.Minute)), proxied(e2e.Empty)},
+			[]string{"PrometheusUnreachable", "QueryFailed", "PrometheusGarbled", "PrometheusTimeout", "NoSeries", "UsageMissing"}},
+		{nan, false, []func(*member){answer("NaN"), answer("+Inf"), answer("-Inf"), distorted(func(float64) float64 { return math.NaN() })},
+			[]string{"NotANumber", "Infinite", "UsageMissing"}},
 		{negative, false, []func(*member){distorted(func(v float64) float64 { return -v }), answer("-1")}, []string{"Negative", "UsageMissing"}},
 		{stale, false, []func(*member){freeze, stop}, []string{"UsageStale", "UsageMissing", "NoSeries"}},
 		{apiGone, true, []func(*member){func(m *member) { m.feed.Stop() }}, []string{"UsageMissing"}},

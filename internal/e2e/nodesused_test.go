@@ -55,9 +55,7 @@ func TestNodesUsed(t *testing.T) {
 		seed uint64
 		set  map[string]string
 	}{
-		{"small", 950_001, nil},
-		{"small", 950_002, nil},
-		{"small", 950_003, nil},
+		{"small", 950_001, nil}, {"small", 950_002, nil}, {"small", 950_003, nil},
 		{"large", 950_001, map[string]string{"scale": "0.1"}},
 	} {
 		tr, err := generate.Generate(in.kind, in.seed, in.set)

@@ -35,17 +35,14 @@ var planFaults = []planFault{
 		e2e.Wait(t, "the end", func() (string, bool) { is := s.outcome(t); return is, strings.Contains(is, "GivenUp") })
 		s.allow(t)
 	}, "GivenUp.*there has been no replacement of"},
-	{
-		schedulerKilled,
-		[]moment{cordoning, recordingFirst, evictingFirst, endingFirst, bindingFirst, recordingSecond, evictingSecond, endingSecond, bindingSecond, marking, uncordoning},
+	{schedulerKilled, []moment{cordoning, recordingFirst, evictingFirst, endingFirst, bindingFirst, recordingSecond, evictingSecond, endingSecond, bindingSecond, marking, uncordoning},
 		func(t *testing.T, l *moveLab, s *moveSite, goOn func()) {
 			l.sigma.Kill(t)
 			goOn()
 			l.sigma.Restart(t)
 			l.sigma.WaitReady(t)
 			s.wake(t) // it leads once it has decided something
-		}, "Interrupted|Suspended",
-	},
+		}, "Interrupted|Suspended"},
 	{"the API server is killed", []moment{evictingFirst, bindingFirst, cordoning, evictingSecond, marking}, func(t *testing.T, l *moveLab, s *moveSite, goOn func()) {
 		s.watch.blinded(s.ns)
 		l.c.Signal(t, "kube-apiserver", syscall.SIGKILL)

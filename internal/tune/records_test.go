@@ -193,18 +193,9 @@ func TestRecordSettings(t *testing.T) {
 		kind, know string
 		set        []string
 	}{
-		{"small", "K1", nil},
-		{"large", "K0", nil},
-		{"large", "K1", nil},
-		{"large", "K1", []string{"forecast=1.3"}},
-		{"large", "K1", []string{"noise=.7"}},
-		{"large2d", "K0", nil},
-		{"large3d", "K0", nil},
-		{"fixed", "K0", []string{"f=1.02"}},
-		{"churn", "K0", []string{"burst=8", "days=2"}},
-		{"churn", "K1", []string{"burst=40", "days=2"}},
-		{"orlib", "K0", nil},
-		{"weibull", "K0", []string{"n=1000"}},
+		{"small", "K1", nil}, {"large", "K0", nil}, {"large", "K1", nil}, {"large", "K1", []string{"forecast=1.3"}},
+		{"large", "K1", []string{"noise=.7"}}, {"large2d", "K0", nil}, {"large3d", "K0", nil}, {"fixed", "K0", []string{"f=1.02"}},
+		{"churn", "K0", []string{"burst=8", "days=2"}}, {"churn", "K1", []string{"burst=40", "days=2"}}, {"orlib", "K0", nil}, {"weibull", "K0", []string{"n=1000"}},
 	} {
 		if only != "" && only != s.kind {
 			continue
