@@ -89,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // server's. The others of that server keep its time.
 func Slowly(most time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control, end := http.NewResponseController(w), time.Now().Add(most)
+		control, end := http.NewResponseController(w), time.Now().Add(most) //nolint:forbidigo // connections have deadlines
 		// The server ends the context of a call too where the deadline of reading is over.
 		if err := errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end)); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
