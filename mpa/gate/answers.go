@@ -15,6 +15,10 @@ func (l *link) answers(s *side) {
 	for {
 		f, err := s.framer.ReadFrame()
 		l.mu.Lock()
+		if l.dead {
+			l.mu.Unlock()
+			return
+		}
 		if err != nil {
 			var one http2.StreamError
 			if !errors.As(err, &one) {
@@ -63,8 +67,9 @@ func (l *link) answer(s *side, f http2.Frame) {
 		}
 	case *http2.WindowUpdateFrame:
 		if f.StreamID == 0 {
-			l.linkToServer += int64(f.Increment)
-			l.client.grant(0, int(f.Increment))
+			l.window += int64(f.Increment)
+			l.regrant(int(f.Increment))
+			l.unblock()
 		} else if st := l.byServer[f.StreamID]; st != nil && !st.ended {
 			st.toServer += int64(f.Increment)
 			l.client.grant(st.id, int(f.Increment))
@@ -174,7 +179,9 @@ func (l *link) serverEnds(err error) {
 		_ = l.client.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: MostLimit})
 		_ = l.client.framer.WriteSettingsAck()
 		l.settle()
-		return
+		if len(l.streams) == 0 {
+			return
+		}
 	}
 	for _, st := range l.streams {
 		if st.visit != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +32,7 @@ type exchange struct {
 	// Of a body that is sent while the answer may come.
 	sent    chan struct{} // closed when the body is sent, or bodyErr is set
 	bodyErr error
+	passed  atomic.Int64 // bytes
 
 	flags struct {
 		sync.Mutex
@@ -168,7 +170,7 @@ func (x *exchange) run() (again bool) {
 	if err == nil {
 		ended, err = x.copyAnswer(a)
 	}
-	return x.finish(a, err) && ended
+	return x.finish(err, ended)
 }
 
 // ask sends the request, once there is a connection, and returns the head of the final answer.
@@ -266,8 +268,7 @@ func (x *exchange) bodyEnded(now time.Time) {
 }
 
 // sendBody sends what comes of the body to the server, which hears at once where no more comes.
-func (x *exchange) sendBody() {
-	server := x.server
+func (x *exchange) sendBody(server net.Conn) {
 	x.bodyErr = x.copyBody(server)
 	close(x.sent)
 	switch {
@@ -298,6 +299,7 @@ func (x *exchange) copyBody(server net.Conn) error {
 		if x.isAborted() {
 			return errStopped
 		}
+		x.passed.Add(int64(n))
 		if _, err := server.Write(x.in.bytes()[:n]); err != nil {
 			return errStopped
 		}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -21,9 +20,12 @@ const (
 	serverIdle = time.Second
 	// pause is how long nothing of a body comes until the request may go in without the rest of it.
 	pause = 250 * time.Millisecond
-	// lingering is how long a connection is read after its last answer, so that the caller gets it.
-	lingering, mostLingering = time.Second, 64 << 20
-	mostAnswerHead           = 256 << 10
+	// lingering is how long nothing may come on a connection after its last answer until it is
+	// closed. It is read so long that the caller gets the answer.
+	lingering, mostLingering = time.Second, 30 * time.Second
+	// lastWords is how long an upgraded connection stays when the server has closed its half.
+	lastWords      = 10 * time.Second
+	mostAnswerHead = 256 << 10
 )
 
 // A conn is a caller's connection, with the connection to the server that carries its requests.
@@ -42,8 +44,6 @@ type conn struct {
 	link   *link    // of HTTP/2
 	isCut  bool
 }
-
-var buffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
 func (c *conn) serve() {
 	defer c.end()
@@ -119,12 +119,16 @@ func (c *conn) next() bool {
 			return false
 		}
 		c.in.discard(len(h.raw) + x.taken)
+		c.in.shrink()
 		_ = c.net.SetWriteDeadline(time.Now().Add(lingering))
 		_, err = c.net.Write(notice(http.StatusServiceUnavailable, err.Error(), h.method, false))
 		return err == nil
 	}
 	again := x.run()
 	c.in.shrink()
+	if c.up != nil {
+		c.up.park()
+	}
 	return again
 }
 
@@ -197,14 +201,20 @@ func (c *conn) refuse(r *refusal, method string) {
 // reset it, and the caller lose the answer.
 func (c *conn) linger() {
 	if half, ok := c.net.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		_ = c.net.SetReadDeadline(time.Now().Add(lingering))
-		_, _ = io.CopyN(io.Discard, c.net, mostLingering)
+		chunk := buffers.Get().(*[largeBuffer]byte)
+		defer buffers.Put(chunk)
+		for late := time.Now().Add(mostLingering); time.Now().Before(late); {
+			_ = c.net.SetReadDeadline(time.Now().Add(lingering))
+			if _, err := c.net.Read(chunk[:]); err != nil {
+				return
+			}
+		}
 	}
 }
 
 // connect returns whether the connection to the server is one that has carried requests before.
 func (c *conn) connect(fresh bool) (used bool, err error) {
-	if c.up != nil && !fresh && time.Since(c.used) < serverIdle && len(c.up.bytes()) == 0 && quiet(c.server) {
+	if c.up != nil && !fresh && time.Since(c.used) < serverIdle && c.up.unpark() && quiet(c.server) {
 		return true, nil
 	}
 	c.dropServer()
@@ -219,7 +229,9 @@ func (c *conn) connect(fresh bool) (used bool, err error) {
 		return false, net.ErrClosed
 	}
 	c.server = server
-	c.up = newInflow(server, buffers.Get().(*[largeBuffer]byte)[:], &c.proxy.memory)
+	c.up = newInflow(server, nil, &c.proxy.memory)
+	c.up.base = largeBuffer
+	c.up.unpark()
 	return false, nil
 }
 
@@ -231,9 +243,7 @@ func (c *conn) dropServer() {
 	_ = c.server.Close()
 	c.server = nil
 	c.mu.Unlock()
-	c.up.release()
-	if len(c.up.buffer) == largeBuffer {
-		buffers.Put((*[largeBuffer]byte)(c.up.buffer))
-	}
+	c.up.discard(len(c.up.bytes()))
+	c.up.park()
 	c.up = nil
 }

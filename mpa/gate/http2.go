@@ -32,7 +32,9 @@ const (
 // answers pings, refuses pushes and drops priorities.
 //
 // A window that one end grants is granted by the gate to the other. Bytes that the gate does not
-// pass on are therefore granted again by the gate itself.
+// pass on, or keeps until their request is in, are granted again by the gate itself: else a request
+// that waits would keep the bodies of the others back. Once it is in, the gate grants so much less,
+// and until then bytes beyond the server's window wait in the backlog.
 type link struct {
 	proxy  *Proxy
 	ip     string
@@ -50,9 +52,19 @@ type link struct {
 	away     bool   // the caller opens no more streams
 	closed   bool
 	sweeps   bool
-	// Windows, which the gate watches only.
-	toServer, toClient         int64 // of a new stream, as the other end has set it
-	linkToServer, linkToClient int64
+	// Windows: of a new stream, as the other end has set it; of the whole connections, as the caller
+	// knows it towards the server and the server towards the caller; and what the server takes.
+	toServer, toClient, linkToServer, linkToClient, window int64
+
+	owed    int64 // granted by the gate for bytes that the server got, and not by the server yet
+	backlog []part
+}
+
+// A part of a body waits for the server's window.
+type part struct {
+	stream *stream
+	data   []byte
+	last   bool
 }
 
 // A side is one of the two connections.
@@ -76,20 +88,18 @@ func newSide(c net.Conn, in io.Reader, to io.Writer, mostFields uint32) *side {
 	return s
 }
 
-// patient writes to a caller, who loses the connection where he takes nothing for as long as a
-// request may be abandoned.
-type patient struct{ *conn }
+// patient writes to an end that loses the connection where it takes nothing for a while.
+type patient struct {
+	net.Conn
+	patience func() time.Duration
+}
 
 // Write implements [io.Writer].
 func (p patient) Write(b []byte) (int, error) {
-	deadline := time.Time{}
-	if p.proxy.gate.Limit() > 0 {
-		deadline = time.Now().Add(p.proxy.options.Abandoned)
-	}
-	if err := p.net.SetWriteDeadline(deadline); err != nil {
+	if err := p.SetWriteDeadline(time.Now().Add(p.patience())); err != nil {
 		return 0, err
 	}
-	return p.net.Write(b)
+	return p.Conn.Write(b)
 }
 
 // more reports whether the next frame has come as a whole, so that reading it does not wait.
@@ -129,9 +139,9 @@ func (c *conn) newLink() *link {
 	from := io.MultiReader(bytes.NewReader(bytes.Clone(c.in.bytes())), c.net)
 	c.in.discard(len(c.in.bytes()))
 	l := &link{
-		proxy: c.proxy, ip: c.ip, client: newSide(c.net, from, patient{c}, mostHead), next: 1, ready: make(chan struct{}),
+		proxy: c.proxy, ip: c.ip, client: newSide(c.net, from, patient{c.net, c.proxy.patience}, mostHead), next: 1, ready: make(chan struct{}),
 		streams: map[uint32]*stream{}, byServer: map[uint32]*stream{},
-		toServer: firstSize, toClient: firstSize, linkToServer: firstSize, linkToClient: firstSize,
+		toServer: firstSize, toClient: firstSize, linkToServer: firstSize, linkToClient: firstSize, window: firstSize,
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,6 +151,7 @@ func (c *conn) newLink() *link {
 
 // serveHTTP2 serves a connection that began with the preface of HTTP/2.
 func (c *conn) serveHTTP2() {
+	c.dropServer()
 	c.in.discard(len(prefaceHead))
 	l := c.newLink()
 	settings, err := l.preface(http2.ClientPreface[len(prefaceHead):])
@@ -154,7 +165,7 @@ func (c *conn) serveHTTP2() {
 		c.mu.Lock()
 		c.server = nc
 		c.mu.Unlock()
-		l.server = newSide(nc, nc, nc, mostAnswerHead)
+		l.server = newSide(nc, nc, patient{nc, serverPatience}, mostAnswerHead)
 		l.open(settings)
 		go l.answers(l.server)
 	} else {
@@ -162,6 +173,7 @@ func (c *conn) serveHTTP2() {
 	}
 	l.mu.Unlock()
 	l.run()
+	c.linger()
 }
 
 // serveHTTP2 serves a connection that the server has upgraded to HTTP/2: the request is its first
@@ -174,21 +186,27 @@ func (x *exchange) serveHTTP2(a *head) {
 	x.up.discard(len(a.raw))
 	l := x.newLink()
 	_ = x.server.SetDeadline(time.Time{})
-	l.server = newSide(x.server, io.MultiReader(bytes.NewReader(bytes.Clone(x.up.bytes())), x.server), x.server, mostAnswerHead)
+	l.server = newSide(x.server, io.MultiReader(bytes.NewReader(bytes.Clone(x.up.bytes())), x.server), patient{x.server, serverPatience}, mostAnswerHead)
 	l.last, l.next = 1, 3
 	st := &stream{id: 1, sid: 1, ended: true, whole: true, asked: true, visit: x.visit, toClient: firstSize}
 	x.isOut = true // the stream leaves
 	l.streams[1], l.byServer[1] = st, st
+	l.mu.Lock()
+	l.sweep()
+	l.mu.Unlock()
 	go l.answers(l.server)
 	if settings, err := l.preface(http2.ClientPreface); err == nil {
 		l.mu.Lock()
 		l.open(settings)
 		l.mu.Unlock()
 		l.run()
+		x.linger()
 		return
 	}
 	l.close()
 }
+
+func serverPatience() time.Duration { return idleTime }
 
 // preface reads the rest of the caller's preface and its settings.
 func (l *link) preface(want string) (*http2.SettingsFrame, error) {
@@ -240,7 +258,7 @@ func (l *link) settings(f *http2.SettingsFrame, from, to *side, more ...http2.Se
 				list = append(list, http2.Setting{ID: s.ID, Val: min(s.Val, MostLimit)})
 			}
 		case http2.SettingInitialWindowSize:
-			l.window(from, int64(s.Val))
+			l.resize(from, int64(s.Val))
 			list = append(list, s)
 		default:
 			list = append(list, s)
@@ -250,8 +268,8 @@ func (l *link) settings(f *http2.SettingsFrame, from, to *side, more ...http2.Se
 	_ = to.framer.WriteSettings(list...)
 }
 
-// window notes the size of new streams' windows that one end has set, which changes those of all.
-func (l *link) window(from *side, size int64) {
+// resize notes the size of new streams' windows that one end has set, which changes those of all.
+func (l *link) resize(from *side, size int64) {
 	for _, st := range l.streams {
 		if from == l.server {
 			st.toServer += size - l.toServer

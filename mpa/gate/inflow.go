@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net"
+	"sync"
 	"sync/atomic"
 )
 
@@ -98,4 +99,27 @@ func (r *inflow) shrink() {
 func (r *inflow) release() {
 	r.memory.give(r.grown)
 	r.grown = 0
+}
+
+var buffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
+
+// park gives the buffer of an idle connection away until unpark, where nothing is in it.
+func (r *inflow) park() {
+	if len(r.bytes()) > 0 {
+		return
+	}
+	r.release()
+	if len(r.buffer) == largeBuffer {
+		buffers.Put((*[largeBuffer]byte)(r.buffer))
+	}
+	r.buffer = nil
+}
+
+// unpark returns false where something has come since the connection became idle.
+func (r *inflow) unpark() bool {
+	if r.buffer == nil {
+		r.buffer = buffers.Get().(*[largeBuffer]byte)[:]
+		return true
+	}
+	return len(r.bytes()) == 0
 }

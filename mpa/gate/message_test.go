@@ -16,52 +16,55 @@ import (
 
 // Heads that two programs may read differently are refused.
 func TestParseRequest(t *testing.T) {
-	for text, want := range map[string]int{
-		"GET / HTTP/1.1\r\nHost: a\r\n\r\n":                                            0,
-		"GET / HTTP/1.0\r\n\r\n":                                                       0,
-		"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n":                                        0,
-		"M-SEARCH http://a:1/b?c=%zz;d HTTP/1.1\r\nhOST:a\r\nX:\r\nY: \t z \t\r\n\r\n": 0,
-		"POST / HTTP/1.1\r\nContent-Length: 5\r\ncontent-length:5\r\n\r\n":             0,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n":                        0,
-		"GET / HTTP/1.1\nHost: a\r\n\r\n":                                              400,
-		"GET / HTTP/1.1\r\nHost: a\n\r\n\r\n":                                          400,
-		"GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n":                                         400,
-		"GET / HTTP/1.1\r\nHost: a\x00\r\n\r\n":                                        400,
-		"GET / HTTP/1.1\r\nHost : a\r\n\r\n":                                           400,
-		"GET / HTTP/1.1\r\n Host: a\r\n\r\n":                                           400,
-		"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n":                                    400,
-		"GET / HTTP/1.1\r\nno field\r\n\r\n":                                           400,
-		"GET  / HTTP/1.1\r\n\r\n":                                                      400,
-		"GET /a b HTTP/1.1\r\n\r\n":                                                    400,
-		"G(T / HTTP/1.1\r\n\r\n":                                                       400,
-		"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n":                                 400,
-		"GET /\r\n\r\n":          400,
-		"GET / HTTP/2.0\r\n\r\n": 505,
-		"GET / http/1.1\r\n\r\n": 400,
-		"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n":                400,
-		"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n":                                    400,
-		"POST / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n":                                  400,
-		"POST / HTTP/1.1\r\nContent-Length:\r\n\r\n":                                       400,
-		"POST / HTTP/1.1\r\nContent-Length: 9223372036854775808\r\n\r\n":                   400,
-		"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n":       400,
-		"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n":                            400,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n":                      501,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n":    501,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n":                           501,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n":                   501,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: \"chunked\"\r\n\r\n":                        501,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding:\r\n\r\n":      501,
-		"POST / HTTP/1.1\r\nTransfer-Encoding: \x0bchunked\r\n\r\n":                        400,
-		"POST / HTTP/1.1\r\nTransfer\xc2\xa0-Encoding: chunked\r\nHost: something\r\n\r\n": 400,
+	for _, c := range []struct {
+		text string
+		want int
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+		{"GET / HTTP/1.0\r\n\r\n", 0},
+		{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+		{"M-SEARCH http://a:1/b?c=%zz;d HTTP/1.1\r\nhOST:a\r\nX:\r\nY: \t z \t\r\n\r\n", 0},
+		{"POST / HTTP/1.1\r\nContent-Length: 5\r\ncontent-length:5\r\n\r\n", 0},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n", 0},
+		{"GET / HTTP/1.1\nHost: a\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nHost: a\n\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nHost: a\x00\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\n Host: a\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nno field\r\n\r\n", 400},
+		{"GET  / HTTP/1.1\r\n\r\n", 400},
+		{"GET /a b HTTP/1.1\r\n\r\n", 400},
+		{"G(T / HTTP/1.1\r\n\r\n", 400},
+		{"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400},
+		{"GET /\r\n\r\n", 400},
+		{"GET / HTTP/2.0\r\n\r\n", 505},
+		{"GET / http/1.1\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nContent-Length:\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nContent-Length: 9223372036854775808\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+		{"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n", 501},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n", 501},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", 501},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: \"chunked\"\r\n\r\n", 501},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding:\r\n\r\n", 501},
+		{"POST / HTTP/1.1\r\nTransfer-Encoding: \x0bchunked\r\n\r\n", 400},
+		{"POST / HTTP/1.1\r\nTransfer\xc2\xa0-Encoding: chunked\r\nHost: something\r\n\r\n", 400},
 	} {
-		_, err := parseRequest([]byte(text))
+		_, err := parseRequest([]byte(c.text))
 		status := 0
 		if r := (*refusal)(nil); errors.As(err, &r) {
 			status = r.status
 		} else {
 			require.NoError(t, err)
 		}
-		assert.Equal(t, want, status, "%q: %v", text, err)
+		assert.Equal(t, c.want, status, "%q: %v", c.text, err)
 	}
 }
 

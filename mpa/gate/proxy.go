@@ -248,6 +248,14 @@ func (p *Proxy) failed(err error) {
 	}
 }
 
+// patience is how long a caller may take nothing of its answer.
+func (p *Proxy) patience() time.Duration {
+	if p.gate.Limit() > 0 {
+		return p.options.Abandoned
+	}
+	return idleTime
+}
+
 // dialTime is how long the server has to take a connection.
 const dialTime = 5 * time.Second
 

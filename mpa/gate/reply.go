@@ -33,7 +33,7 @@ func (x *exchange) fill() error {
 func (x *exchange) readAnswer(sent error) (*head, error) {
 	if !x.body.ended() && sent == nil {
 		x.sent = make(chan struct{})
-		go x.sendBody()
+		go x.sendBody(x.server)
 	}
 	for searched := 0; ; {
 		b := x.up.bytes()
@@ -68,11 +68,7 @@ func (x *exchange) answer(b []byte) {
 		return
 	}
 	now := time.Now()
-	if x.limited && !x.isOut {
-		_ = x.net.SetWriteDeadline(now.Add(x.proxy.options.Abandoned))
-	} else {
-		_ = x.net.SetWriteDeadline(time.Time{})
-	}
+	_ = x.net.SetWriteDeadline(now.Add(x.proxy.patience()))
 	if _, err := x.net.Write(b); err != nil {
 		x.lost = true
 		x.leftAt(now)
@@ -153,8 +149,9 @@ func (x *exchange) answered(a *head, body *scanner) {
 	}
 }
 
-// finish ends the exchange and returns whether the caller's connection may carry another.
-func (x *exchange) finish(a *head, err error) bool {
+// finish ends the exchange and returns whether the caller's connection may carry another, which it
+// may not where it does not persist.
+func (x *exchange) finish(err error, persists bool) bool {
 	if err != nil {
 		x.bodyEnded(time.Now())
 		o := Failed
@@ -178,7 +175,12 @@ func (x *exchange) finish(a *head, err error) bool {
 	if x.told {
 		x.linger()
 	}
-	persists := !x.lost && a.persists() && x.head.persists()
+	persists = persists && !x.lost
+	if x.sent == nil && !x.body.ended() { // the request could not be written as a whole: what comes is no request
+		x.dropServer()
+		x.linger()
+		return false
+	}
 	if x.sent != nil {
 		early := false
 		select {
@@ -187,8 +189,7 @@ func (x *exchange) finish(a *head, err error) bool {
 			early = true
 		}
 		if early && persists && !x.head.expect {
-			<-x.sent // the server takes the rest of the body
-			early = false
+			early = !x.restTaken()
 		}
 		if early {
 			x.dropServer()
@@ -204,6 +205,26 @@ func (x *exchange) finish(a *head, err error) bool {
 		x.dropServer()
 	}
 	return persists
+}
+
+// restTaken waits until the server has taken the rest of a body to which it has answered already,
+// and returns false where the caller leaves or nothing more of it passes.
+func (x *exchange) restTaken() bool {
+	ticks := time.NewTicker(pause)
+	defer ticks.Stop()
+	for passed, since := x.passed.Load(), time.Now(); ; {
+		select {
+		case <-x.sent:
+			return true
+		case now := <-ticks.C:
+			if n := x.passed.Load(); n != passed {
+				passed, since = n, now
+			}
+			if lookAt(x.net) == gone || now.Sub(since) >= bodyGrace {
+				return false
+			}
+		}
+	}
 }
 
 // stopBody ends the sending of the body.
@@ -247,5 +268,6 @@ func (x *exchange) tunnel() {
 	client, server, before := x.net, x.server, x.in.bytes()
 	up.Go(func() { pass(server, before, client) })
 	pass(client, x.up.bytes(), server)
+	_ = client.SetReadDeadline(time.Now().Add(lastWords)) // the server has ended
 	up.Wait()
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"net/http"
@@ -19,6 +20,7 @@ type stream struct {
 	fields   []hpack.HeaderField
 	trailers []hpack.HeaderField
 	pending  []byte // of the body, until the request is in
+	held     int    // bytes of all three
 	granted  int    // by the caller for the answer until then
 	expect   bool
 	tunnel   bool // CONNECT
@@ -56,16 +58,24 @@ func (l *link) request(f *http2.MetaHeadersFrame) {
 		if st.ended || !f.StreamEnded() {
 			return
 		}
+		if st.sid == 0 && !l.keep(st, size(f.Fields)) {
+			return
+		}
 		st.trailers = slices.Clone(f.Fields)
 		l.sent(st, nil, true)
 		return
 	}
 	l.last = f.StreamID
 	st = &stream{
-		id: f.StreamID, fields: slices.Clone(f.Fields), ended: f.StreamEnded(), whole: f.StreamEnded(),
+		id: f.StreamID, ended: f.StreamEnded(), whole: f.StreamEnded(),
 		toServer: l.toServer, toClient: l.toClient, pace: l.proxy.pace(), seen: time.Now(),
 	}
 	st.counted = st.seen
+	l.streams[st.id] = st
+	if !l.keep(st, size(f.Fields)) {
+		return
+	}
+	st.fields = slices.Clone(f.Fields)
 	for _, h := range st.fields {
 		switch h.Name {
 		case ":method":
@@ -76,7 +86,6 @@ func (l *link) request(f *http2.MetaHeadersFrame) {
 			st.expect = true
 		}
 	}
-	l.streams[st.id] = st
 	switch {
 	case f.Truncated:
 		l.refuse(st, http.StatusRequestHeaderFieldsTooLarge)
@@ -115,24 +124,44 @@ func (l *link) data(f *http2.DataFrame) {
 	l.linkToServer -= int64(f.Length)
 	st := l.streams[f.StreamID]
 	if st == nil || st.ended {
-		l.regrant(nil, int(f.Length))
+		l.regrant(int(f.Length))
 		return
 	}
 	st.toServer -= int64(f.Length)
-	l.regrant(st, int(f.Length)-len(data)) // padding
+	if padding := int(f.Length) - len(data); padding > 0 {
+		l.regrant(padding)
+		st.toServer += int64(padding)
+		l.client.grant(st.id, padding)
+	}
 	st.seen = time.Now()
 	st.pace.bytes += int64(len(data))
 	l.sent(st, data, f.StreamEnded())
 }
 
-// regrant grants the caller again what the gate does not pass on.
-func (l *link) regrant(st *stream, n int) {
-	l.linkToServer += int64(n)
-	l.client.grant(0, n)
-	if st != nil && !st.ended {
-		st.toServer += int64(n)
-		l.client.grant(st.id, n)
+// regrant grants the caller again what is not passed on, or grants less for what it has got already.
+func (l *link) regrant(n int) {
+	paid := min(int64(n), l.owed)
+	l.owed -= paid
+	l.linkToServer += int64(n) - paid
+	l.client.grant(0, n-int(paid))
+}
+
+// keep counts bytes that a stream holds until it is in, and refuses it where there are too many.
+func (l *link) keep(st *stream, n int) bool {
+	if !l.proxy.memory.take(n) {
+		l.refuse(st, http.StatusServiceUnavailable)
+		return false
 	}
+	st.held += n
+	return true
+}
+
+// size is what fields take in memory.
+func size(fields []hpack.HeaderField) (n int) {
+	for _, f := range fields {
+		n += len(f.Name) + len(f.Value) + 40
+	}
+	return n
 }
 
 // sent passes on what the caller has sent of a stream, or keeps it until the request is in.
@@ -140,12 +169,13 @@ func (l *link) sent(st *stream, data []byte, end bool) {
 	st.ended = end
 	st.whole = st.whole || end || st.grpc && st.first.add(data)
 	if st.sid == 0 {
-		if !l.proxy.memory.take(len(data)) {
-			l.refuse(st, http.StatusServiceUnavailable)
-			l.regrant(nil, len(data))
+		if !l.keep(st, len(data)) {
+			l.regrant(len(data))
 			return
 		}
 		st.pending = append(st.pending, data...)
+		l.linkToServer += int64(len(data))
+		l.client.grant(0, len(data))
 		if !st.asked && (st.whole || len(st.pending) >= mostBody || st.toServer <= 0) {
 			l.enter(st)
 		}
@@ -161,18 +191,52 @@ func (l *link) sent(st *stream, data []byte, end bool) {
 	l.end(st)
 }
 
-// pass writes data and, at the end, trailers to the server.
+// pass writes data and, at the end, trailers to the server, as far as its window goes.
 func (l *link) pass(st *stream, data []byte) {
-	end := st.ended && st.trailers == nil
-	for first := true; first || len(data) > 0; first = false {
-		part := data[:min(len(data), frameSize)]
-		data = data[len(part):]
-		if len(part) > 0 || end {
-			_ = l.server.framer.WriteData(st.sid, end && len(data) == 0, part)
+	if len(l.backlog) == 0 {
+		var whole bool
+		if data, whole = l.write(st, data, st.ended); whole {
+			return
 		}
 	}
-	if st.trailers != nil {
+	l.proxy.memory.held.Add(int64(len(data)))
+	l.backlog = append(l.backlog, part{st, bytes.Clone(data), st.ended})
+}
+
+// write returns what the window did not take, and whether that is nothing.
+func (l *link) write(st *stream, data []byte, last bool) (rest []byte, whole bool) {
+	end := last && st.trailers == nil
+	for first := true; len(data) > 0 || first && end; first = false {
+		part := data[:max(0, min(int64(len(data)), frameSize, l.window))]
+		if len(part) == 0 && len(data) > 0 {
+			return data, false
+		}
+		data = data[len(part):]
+		l.window -= int64(len(part))
+		_ = l.server.framer.WriteData(st.sid, end && len(data) == 0, part)
+	}
+	if last && st.trailers != nil {
 		l.server.fields(st.sid, st.trailers, true)
+	}
+	return nil, true
+}
+
+// unblock writes what the window takes of the backlog. What was for streams that have ended is dropped.
+func (l *link) unblock() {
+	for len(l.backlog) > 0 {
+		p := &l.backlog[0]
+		before, whole := len(p.data), true
+		if l.byServer[p.stream.sid] == p.stream && !l.closed {
+			p.data, whole = l.write(p.stream, p.data, p.last)
+		} else {
+			l.regrant(len(p.data))
+			p.data = nil
+		}
+		l.proxy.memory.give(before - len(p.data))
+		if !whole {
+			return
+		}
+		l.backlog = l.backlog[1:]
 	}
 }
 
@@ -230,6 +294,7 @@ func (l *link) start(st *stream, v *visit) {
 	l.server.fields(st.sid, fields, st.ended && len(st.pending) == 0 && st.trailers == nil)
 	l.server.grant(st.sid, st.granted)
 	if len(st.pending) > 0 || st.trailers != nil {
+		l.owed += int64(len(st.pending)) // they take of the server's window now
 		l.pass(st, st.pending)
 	}
 	l.forget(st)
@@ -239,8 +304,8 @@ func (l *link) start(st *stream, v *visit) {
 
 // forget gives back what a stream held until it was in.
 func (l *link) forget(st *stream) {
-	l.proxy.memory.give(len(st.pending))
-	st.pending = nil
+	l.proxy.memory.give(st.held)
+	st.pending, st.held = nil, 0
 }
 
 // forwarded adds the caller's address as the flags of the command say.
@@ -303,9 +368,9 @@ func (l *link) remove(st *stream) {
 	delete(l.byServer, st.sid)
 	l.came(st)
 	if st.sid == 0 {
-		l.regrant(nil, len(st.pending))
 		l.forget(st)
 	}
+	l.unblock()
 	if st.cancel != nil {
 		st.cancel()
 	}

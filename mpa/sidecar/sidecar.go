@@ -274,6 +274,7 @@ func (p *Place) gate(spec *corev1.PodSpec, image, token string) corev1.Container
 		},
 		Env: []corev1.EnvVar{
 			{Name: podIP, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			{Name: "GOMEMLIMIT", Value: "100MiB"}, // of the 128Mi
 			{Name: drainToken, Value: token},
 		},
 		Ports: []corev1.ContainerPort{

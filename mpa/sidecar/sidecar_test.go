@@ -119,6 +119,8 @@ spec:
       valueFrom:
         fieldRef:
           fieldPath: status.podIP
+    - name: GOMEMLIMIT
+      value: 100MiB
     - name: SIGMA_DRAIN_TOKEN
       value: token-of-this-pod
     image: registry.example.com/sigma-gate:v1

@@ -200,7 +200,7 @@ func (t *Translator) ForecastNew(declared *Declared) {
 
 // mostDeclared is how much the workloads of one namespace count at most, in multiples of all that the nodes hold. More
 // cannot come soon, and would leave no weight to the forecast of others.
-const mostDeclared = 4
+const mostDeclared = 16
 
 // declaredBy has the numbers of pods that are declared, by namespace and app.
 type declaredBy map[string]map[*ledger.AppEntry]float64

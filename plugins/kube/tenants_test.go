@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// Tenant a declares as many pods as it can write, in all ways. They count at most four times what the nodes hold, in
+// Tenant a declares as many pods as it can write, in all ways. They count at most 16 times what the nodes hold, in
 // each dimension, and what tenant b declares counts as before.
 func TestTwoTenantsShareTheForecast(t *testing.T) {
 	w := newWorld(t)
@@ -30,13 +30,13 @@ func TestTwoTenantsShareTheForecast(t *testing.T) {
 	got := w.expected()
 	require.Equal(t, 3., got["default/Deployment/web@cpu=1"])
 	cores := got["a/Deployment/wide@cpu=1"] + 2*got["a/Deployment/announced@cpu=2"]
-	require.LessOrEqual(t, cores, 4*8.)
-	require.Greater(t, cores, 4*8.-3)
-	require.Greater(t, got["a/Deployment/announced@cpu=2"], 5., "both are lowered alike")
+	require.LessOrEqual(t, cores, 16*8.)
+	require.Greater(t, cores, 16*8.-3)
+	require.Greater(t, got["a/Deployment/announced@cpu=2"], 20., "both are lowered alike")
 
 	// A workload counts at once when it is new, and no more then.
 	w.ForecastNew(&kube.Declared{Deployments: []*appsv1.Deployment{own("new", "1", math.MaxInt32), deployment("small", new(int32(2)))}})
-	require.Equal(t, 32., w.expected()["a/Deployment/new@cpu=1"])
+	require.Equal(t, 128., w.expected()["a/Deployment/new@cpu=1"])
 	require.Equal(t, 2., w.expected()["default/Deployment/small@cpu=1"])
 }
 
