@@ -38,9 +38,9 @@ func Prune(dir string, since time.Time) error {
 	return errors.Join(errs...)
 }
 
-// Shrink removes journals below a folder that are not open, the oldest first, of each folder in it whose journals have more bytes
-// than an equal share of a total.
-func Shrink(dir string, total int64) error {
+// Shrink removes journals below a folder of which keep is false, the oldest first, of each folder in it whose journals have more
+// bytes than an equal share of a total. It returns the paths.
+func Shrink(dir string, total int64, keep func(path string) bool) (gone []string, err error) {
 	list, err := list(dir)
 	errs := []error{err}
 	has := map[string]int64{}
@@ -50,16 +50,17 @@ func Shrink(dir string, total int64) error {
 	share := total / int64(max(1, len(has)))
 	slices.SortFunc(list, func(a, b kept) int { return cmp.Or(a.written.Compare(b.written), cmp.Compare(a.path, b.path)) })
 	for _, k := range list {
-		if has[filepath.Dir(k.path)] <= share {
+		if has[filepath.Dir(k.path)] <= share || keep(k.path) {
 			continue
 		}
 		removed, err := remove(dir, k)
 		errs = append(errs, err)
 		if removed {
 			has[filepath.Dir(k.path)] -= k.bytes
+			gone = append(gone, k.path)
 		}
 	}
-	return errors.Join(errs...)
+	return gone, errors.Join(errs...)
 }
 
 // list returns the journals below a folder.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -185,7 +184,7 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	known := memoryOf(o, &setup.Target)
 	path, size := "", r.journalBytes(o.Namespace)
 	if r.options.JournalDir != "" && size >= leastJournal {
-		path = filepath.Join(r.options.JournalDir, o.Namespace, fmt.Sprintf("%s.%s.jsonl", o.Name, o.UID))
+		path = r.journalPath(o)
 	}
 	options := journal.Options{MaxBytes: size / journalFiles, Keep: journalFiles - 1, Weights: s.weights}
 	if r.options.JournalDir != "" && path == "" {

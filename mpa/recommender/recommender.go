@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -241,12 +242,35 @@ func (r *reconciler) prune(ctx context.Context) error {
 			log.FromContext(ctx).Error(err, "Cannot remove old journals")
 		}
 		if total := r.options.JournalTotal; total > 0 {
-			if err := journal.Shrink(r.options.JournalDir, total); err != nil {
-				log.FromContext(ctx).Error(err, "Cannot remove journals of deleted objects that are too large")
-			}
+			r.shrink(ctx, total)
 		}
 	}, pruneEvery)
 	return nil
+}
+
+// shrink removes journals of deleted objects where their namespaces have more than their share.
+func (r *reconciler) shrink(ctx context.Context, total int64) {
+	list := &v1alpha1.MultidimPodAutoscalerList{}
+	err := r.List(ctx, list)
+	var gone []string
+	if err == nil {
+		living := map[string]bool{}
+		for i := range list.Items {
+			living[r.journalPath(&list.Items[i])] = true
+		}
+		gone, err = journal.Shrink(r.options.JournalDir, total, func(path string) bool { return living[path] })
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Cannot remove journals of deleted objects that are too large")
+	}
+	if len(gone) > 0 {
+		log.FromContext(ctx).Info("Removed journals of deleted objects, of namespaces with more than their share", "journals", gone)
+	}
+}
+
+// journalPath is the file of an object's journal.
+func (r *reconciler) journalPath(o *v1alpha1.MultidimPodAutoscaler) string {
+	return filepath.Join(r.options.JournalDir, o.Namespace, fmt.Sprintf("%s.%s.jsonl", o.Name, o.UID))
 }
 
 type reconciler struct {

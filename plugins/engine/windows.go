@@ -7,7 +7,7 @@ import (
 
 // tellFaults reports the annotations of workloads that are ignored, each once until it is
 // mended: by a line, an event on the workload, and the metric of objects not accepted. Of one namespace
-// a forecast reports so many lines at most; the metric has all.
+// a forecast reports so many at most, and the next one more.
 func (e *Engine) tellFaults() {
 	told, lines := e.faulty, map[string]int{} // by namespace
 	e.faulty = map[string]bool{}
@@ -17,10 +17,11 @@ func (e *Engine) tellFaults() {
 		if told[f.String()] {
 			continue
 		}
-		e.metrics.loadErrors.WithLabelValues("workloads").Inc()
 		if lines[f.Workload.Namespace]++; lines[f.Workload.Namespace] > eventBurst {
+			delete(e.faulty, f.String()) // the next forecast reports it
 			continue
 		}
+		e.metrics.loadErrors.WithLabelValues("workloads").Inc()
 		klog.ErrorS(nil, "An annotation is ignored", "profile", e.opt.Profile, "kind", f.Workload.Kind,
 			"workload", klog.KRef(f.Workload.Namespace, f.Workload.Name), "fault", f.Text)
 		e.events.emit(&f.Workload, v1.EventTypeWarning, "AnnotationIgnored", f.Text)

@@ -212,7 +212,8 @@ func (d declaredBy) add(namespace string, a *ledger.AppEntry, n float64) {
 	d[namespace][a] += n
 }
 
-// bound returns the numbers by app. Those of a namespace that declares too much are lowered alike.
+// bound returns the numbers by app. Of a namespace that declares too much of a
+// dimension, those that need it are lowered alike.
 func (t *Translator) bound(declared declaredBy) map[string]float64 {
 	capacity, expected := map[string]float64{}, map[string]float64{}
 	for n := range t.ledger.Nodes() {
@@ -227,13 +228,13 @@ func (t *Translator) bound(declared declaredBy) map[string]float64 {
 				total[dim] += n * float64(need)
 			}
 		}
-		share := 1.
-		for dim, amount := range total {
-			if most := mostDeclared * capacity[dim]; amount > most && t.ledger.NodeCount() > 0 {
-				share = min(share, most/amount)
-			}
-		}
 		for a, n := range apps {
+			share := 1.
+			for dim := range a.Spec().Demand {
+				if most := mostDeclared * capacity[dim]; total[dim] > most && t.ledger.NodeCount() > 0 {
+					share = min(share, most/total[dim])
+				}
+			}
 			if expected[a.Name()] = n; share < 1 {
 				expected[a.Name()] = math.Floor(n * share)
 			}

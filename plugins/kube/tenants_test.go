@@ -2,7 +2,6 @@ package kube_test
 
 import (
 	"math"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -53,28 +52,4 @@ func TestTwoTenantsLongAnnotations(t *testing.T) {
 		require.Contains(t, f.Text, `"é\né\n`)
 		require.Contains(t, f.Text, `…"`)
 	}
-}
-
-// Each pod of tenant a has a node selector of its own. What a machine refuses stays a short list, and the selectors of tenant b
-// count.
-func TestTwoTenantsShareSelectors(t *testing.T) {
-	w := newWorld(t)
-	w.SetNode(nodeOf("n"), nil)
-	selecting := func(namespace, value string) *v1.Pod {
-		p := podOf(namespace+value, requests("cpu", "1"))
-		p.Namespace, p.Spec.NodeSelector = namespace, map[string]string{"pool": value}
-		return p
-	}
-	last := ""
-	for i := range 1000 {
-		last = w.EnsureApp(selecting("a", strconv.Itoa(i))).Name()
-	}
-	refused := len(w.ledger.Node("n").Machine().Refuses)
-	require.Equal(t, 256, refused)
-	require.NotContains(t, last, "sel-")
-	require.Equal(t, last, w.EnsureApp(selecting("a", "999")).Name(), "its pods are of one app")
-	require.Contains(t, w.EnsureApp(selecting("a", "0")).Name(), "sel-", "known ones stay")
-
-	b := w.EnsureApp(selecting("b", "gold"))
-	require.Contains(t, w.ledger.Node("n").Machine().Refuses, b.Spec().Selector)
 }

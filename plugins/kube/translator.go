@@ -37,34 +37,12 @@ type item struct {
 }
 
 func (t *Translator) item(p *v1.Pod) item {
-	i := item{group: podspec.Group(p, t.appLabel), demand: t.demand(p), selector: t.selector(p)}
+	i := item{group: podspec.Group(p, t.appLabel), demand: t.demand(p), selector: podspec.NewSelector(p)}
 	i.app = i.group + "@" + podspec.Size(i.demand)
 	if i.selector.ID != "" {
 		i.app += "," + i.selector.ID
 	}
 	return i
-}
-
-// mostSelectors are those that pods of one namespace bring: each is in the list of what a machine refuses.
-const mostSelectors = 256
-
-// selector is that of a pod, or where its namespace has brought too many that of pods without one: the scheduler's filters
-// keep the pod off the nodes that it does not admit.
-func (t *Translator) selector(p *v1.Pod) *podspec.Selector {
-	s := podspec.NewSelector(p)
-	if s.ID == "" || t.ledger.Selector(s.ID) != nil {
-		return s
-	}
-	brought := 0
-	for _, other := range t.selectors() {
-		if other.Namespace == p.Namespace && other.ID != "" {
-			brought++
-		}
-	}
-	if brought >= mostSelectors {
-		return &podspec.Selector{}
-	}
-	return s
 }
 
 // EnsureApp returns the app of a pod. It emits an app that is new, with its rules and

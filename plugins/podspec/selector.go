@@ -17,7 +17,6 @@ import (
 // required node affinity and tolerations. Most pods of a cluster share a few.
 type Selector struct {
 	ID          string // of the content; "" admits every node without a taint
-	Namespace   string // of the pod that it was made of
 	affinity    nodeaffinity.RequiredNodeAffinity
 	tolerations []v1.Toleration
 }
@@ -56,7 +55,7 @@ func NewSelector(pod *v1.Pod) *Selector {
 	}
 	sum := sha256.Sum256(text)
 	return &Selector{
-		ID: "sel-" + hex.EncodeToString(sum[:6]), Namespace: pod.Namespace, affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
+		ID: "sel-" + hex.EncodeToString(sum[:6]), affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
 		tolerations: key.Tolerations,
 	}
 }
