@@ -35,8 +35,8 @@ for package in $packages; do
 	grep -q 'WARNING: DATA RACE' "$log" && result='data race'
 	[[ $result == clean ]] || failed+=" $log"
 	# Tests by name, without the parts of each.
-	tests=$(grep -E '^--- (PASS|FAIL): ' "$log" | awk '{print $3}' | sort -u | wc -l)
-	skipped=$(grep -E '^--- SKIP: ' "$log" | awk '{print $3}' | sort -u | wc -l)
+	tests=$(awk '/^--- (PASS|FAIL): / { print $3 }' "$log" | sort -u | wc -l)
+	skipped=$(awk '/^--- SKIP: / { print $3 }' "$log" | sort -u | wc -l)
 	rows+="| \`${package#./}\` | $rounds | $tests | $skipped | $took | $result |"$'\n'
 	echo "$package: $tests tests, $rounds times in $took s: $result" >&2
 done

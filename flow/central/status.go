@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 )
@@ -81,13 +82,10 @@ func (c *Central) judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1
 	}
 	for _, c := range []metav1.Condition{accepted, active} {
 		c.ObservedGeneration, c.LastTransitionTime = p.Generation, metav1.NewTime(now.Truncate(time.Second))
-		c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), mostMessage)], "") // half a letter would come back as another
+		c.Message = bounded.Text(c.Message)
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
 }
-
-// mostMessage is shorter than what a condition has room for.
-const mostMessage = 1024
 
 // why says why no node is ordered.
 func why(p *v1alpha1.FlowPolicy, nodes int, reason, trouble string) (string, string) {

@@ -76,7 +76,7 @@ func TestConditions(t *testing.T) {
 
 	// A long message that is not of bytes alone stays what it is in the API server's JSON.
 	for _, letters := range []string{"a", "aa"} {
-		p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": letters + strings.Repeat("ü", mostMessage)}}
+		p.Spec.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": letters + strings.Repeat("ü", 1024)}}
 		s.step(time.Second)
 		require.True(t, utf8.ValidString(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionAccepted).Message))
 	}

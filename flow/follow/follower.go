@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 )
@@ -134,7 +135,7 @@ func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, node map[string]strin
 	if f.complaint != "" {
 		shaping.Message = f.complaint + "; " + shaping.Message
 	}
-	shaping.Message = strings.ToValidUTF8(shaping.Message[:min(len(shaping.Message), mostMessage)], "") // without half a letter at its end
+	shaping.Message = bounded.Text(shaping.Message)
 	meta.SetStatusCondition(&s.Conditions, shaping)
 	return s
 }
@@ -142,11 +143,8 @@ func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, node map[string]strin
 // longestPauses is the most calls of Follow between attempts at what fails.
 const longestPauses = 32
 
-// What a status has room for.
-const (
-	mostPassedOver = 16
-	mostMessage    = 1024
-)
+// mostPassedOver is how many a status has room for.
+const mostPassedOver = 16
 
 // take takes what a policy says, as far as it is newer than what was taken before and can be carried out, or orders nothing.
 func (f *Follower) take(p *v1alpha1.FlowPolicy) {

@@ -2,7 +2,9 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
 )
@@ -40,23 +43,41 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 		return nil
 	}
 	var all []flow.Declaration
-	var wrong []string
+	wrong, in := 0, map[string]error{} // by namespace
 	for i := range pods {
 		d, err := declaration(&pods[i])
 		if err != nil {
-			text := err.Error()
-			wrong = append(wrong, strings.ToValidUTF8(text[:min(len(text), mostMessage)], ""))
+			wrong++
+			in[pods[i].Namespace] = err
 		} else if len(d.Addresses) > 0 {
 			all = append(all, d)
 		}
 	}
-	if len(wrong) > 0 {
-		if err := fmt.Errorf("of %d pods, the first: %s", len(wrong), slices.Min(wrong)); r.isNew(err) {
-			klog.Background().Error(err, "Sizes that pods declare are left out", "node", r.options.Node)
-		}
+	if err := r.wrong.next(now, in); err != nil {
+		klog.Background().Error(err, "Sizes that pods declare are left out", "node", r.options.Node, "pods", wrong)
 	}
 	h.Declare(now, all)
 	return h.Trusted()
+}
+
+// wrongSizes says once a minute that sizes are left out, each time for another namespace: their pods share one line.
+type wrongSizes struct {
+	at        time.Time
+	namespace string // of the last line
+}
+
+// next returns one of the errors by namespace, cut to one line; nil: there is none, or a line was written within a minute.
+func (w *wrongSizes) next(now time.Time, errs map[string]error) error {
+	if len(errs) == 0 || now.Sub(w.at) < repeated {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(errs))
+	i, said := slices.BinarySearch(names, w.namespace)
+	if said {
+		i++
+	}
+	w.at, w.namespace = now, names[i%len(names)]
+	return errors.New(bounded.Text(errs[w.namespace].Error()))
 }
 
 // listPods returns the pods of the node. It reports false while they are not known, and begins to watch them.

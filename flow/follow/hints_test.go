@@ -1,8 +1,13 @@
 package follow
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -63,4 +68,23 @@ func TestDeclaration(t *testing.T) {
 	require.Equal(t, flow.Declaration{Workload: d.Workload, Addresses: d.Addresses}, silent, "its flows may say what it does not")
 	_, err = of(func(p *corev1.Pod) { p.Annotations[v1alpha1.SizeAnnotation] = "80=many" })
 	require.ErrorContains(t, err, "pod shop/web-7f-x: annotation sigma-scheduler.io/flow-size: port 80: ")
+}
+
+// One tenant's pods with ever new mistakes neither use up the lines of other complaints nor hide those of another tenant.
+func TestTwoTenantsShareALine(t *testing.T) {
+	now, wrong := time.Unix(1000, 0), &wrongSizes{}
+	heard := map[string]int{}
+	for i := range 600 { // ten minutes
+		err := wrong.next(now, map[string]error{
+			"a": fmt.Errorf("a: mistake %d %s", i, strings.Repeat("€", 1024)), "b": errors.New("b: the only mistake"),
+		})
+		if err != nil {
+			require.LessOrEqual(t, len(err.Error()), 1024)
+			require.True(t, utf8.ValidString(err.Error()))
+			heard[err.Error()[:1]]++
+		}
+		now = now.Add(time.Second)
+	}
+	require.Equal(t, map[string]int{"a": 5, "b": 5}, heard)
+	require.NoError(t, wrong.next(now.Add(time.Hour), nil))
 }

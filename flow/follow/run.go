@@ -69,7 +69,8 @@ type Runner struct {
 	fresh      chan struct{}             // there is something to write
 	pods       cache.Informer            // of this node; nil until a policy wants hints or has a scope
 	namespaces cache.Informer            // nil while no policy has a scope
-	scoped     bool                      // the policy has asked for a scope in this step
+	wrong      wrongSizes
+	scoped     bool // the policy has asked for a scope in this step
 
 	// Of the goroutine that writes, once resume is done.
 	known   bool // own NodeFlows was read, or made

@@ -1,10 +1,13 @@
 // Package bounded converts numbers that users and other programs write, so that no product or sum of
-// them leaves the range of its type: a value beyond the range is the nearest end of it.
+// them leaves the range of its type: a value beyond the range is the nearest end of it. It cuts their texts
+// likewise.
 package bounded
 
 import (
 	"math"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Longest is the longest duration of this package, a hundred years. Two of them added fit in a
@@ -37,4 +40,20 @@ func Int(x float64) int64 {
 		return math.MinInt64
 	}
 	return int64(x)
+}
+
+// Text is a text of others on one line, cut to 1,024 bytes: no event and no condition of a status holds more.
+func Text(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	const most, more = 1024, " …"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }

@@ -3,8 +3,10 @@ package bounded_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,4 +61,18 @@ func FuzzBounded(f *testing.F) {
 		require.LessOrEqual(t, d.Abs(), bounded.Longest)
 		require.False(t, x > 0 && d < 0 || x < 0 && d > 0)
 	})
+}
+
+func TestText(t *testing.T) {
+	require.Equal(t, "two lines", bounded.Text("two\nlines"))
+	for _, text := range []string{strings.Repeat("é", 1000) + "x", "x" + strings.Repeat("é", 1000)} {
+		cut := bounded.Text(text)
+		require.LessOrEqual(t, len(cut), 1024)
+		require.Greater(t, len(cut), 1020)
+		require.True(t, utf8.ValidString(cut))
+		require.True(t, strings.HasSuffix(cut, " …"))
+	}
+	require.Equal(t, "\uFFFD", bounded.Text(strings.Repeat("\xff", 2000)), "not UTF-8: one sign for all")
+	whole := strings.Repeat("é", 512)
+	require.Equal(t, whole, bounded.Text(whole))
 }

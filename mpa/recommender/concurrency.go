@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -44,12 +45,12 @@ func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observat
 	if o.Spec.ScaleTargetRef.Knative() {
 		inForce = s.knative.limit
 	}
-	out := &v1alpha1.ConcurrencyStatus{InForce: inForce, Limit: said.Limit, Reason: v1alpha1.Text(said.Reason)}
+	out := &v1alpha1.ConcurrencyStatus{InForce: inForce, Limit: said.Limit, Reason: bounded.Text(said.Reason)}
 	if why := cmp.Or(limitEnded(o), s.withheld); why != "" && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply {
-		out.Reason = v1alpha1.Text("not applied: " + why + "; " + said.Reason)
+		out.Reason = bounded.Text("not applied: " + why + "; " + said.Reason)
 	}
 	for _, w := range limited.Limits.Worse() {
-		out.Worse = append(out.Worse, v1alpha1.WorseLimit{Time: micro(w.Time), From: w.From, Limit: w.Limit, Demand: duration(w.Demand), Reason: v1alpha1.Text(w.Reason)})
+		out.Worse = append(out.Worse, v1alpha1.WorseLimit{Time: micro(w.Time), From: w.From, Limit: w.Limit, Demand: duration(w.Demand), Reason: bounded.Text(w.Reason)})
 	}
 	known, ok := limited.Limits.Known()
 	if !ok {

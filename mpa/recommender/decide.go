@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -394,7 +395,7 @@ func (r *reconciler) report(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mp
 	key := client.ObjectKeyFromObject(o)
 	measured(key, o, ob, d, problems)
 	if d.Recommended.Drift != "" {
-		r.events.Event(o, corev1.EventTypeNormal, "WorkloadChanged", v1alpha1.Text(d.Recommended.Drift))
+		r.events.Event(o, corev1.EventTypeNormal, "WorkloadChanged", bounded.Text(d.Recommended.Drift))
 	}
 	if d.Action != nil {
 		r.events.Eventf(o, corev1.EventTypeNormal, "Recommended", "%s instead of what there is: %s", d.Action, d.Reason)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
@@ -96,7 +97,7 @@ func (s *object) learning(d *mpa.Decision) *v1alpha1.LearningStatus {
 		l.Since = new(micro(p.Since))
 	}
 	if v := p.Verdict; v != nil {
-		l.Judged, l.Missing = new(micro(v.Time)), v1alpha1.Text(v.Missing)
+		l.Judged, l.Missing = new(micro(v.Time)), bounded.Text(v.Missing)
 		if v.Missing == "" {
 			figure := func(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 			l.Rules, l.Policy = figure(v.Rules), figure(v.Candidate)
@@ -105,7 +106,7 @@ func (s *object) learning(d *mpa.Decision) *v1alpha1.LearningStatus {
 	}
 	if d.Recommended.Learning != nil && d.Recommended.Learning.Shadow != nil {
 		r := d.Recommended.Learning.Shadow
-		l.Shadow = &v1alpha1.Shadow{Source: r.Source, Replicas: r.Replicas, Containers: sizes(&setup.Target, r.Containers), Reason: v1alpha1.Text(r.Reason)}
+		l.Shadow = &v1alpha1.Shadow{Source: r.Source, Replicas: r.Replicas, Containers: sizes(&setup.Target, r.Containers), Reason: bounded.Text(r.Reason)}
 	}
 	return l
 }

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
@@ -54,7 +55,7 @@ func (r *policies) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	}
 	next.Status.Digest = ""
 	if p, _, err := policyOf(o); err != nil {
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", v1alpha1.Text(err.Error())
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", bounded.Text(err.Error())
 	} else {
 		next.Status.Digest = p.Digest
 	}

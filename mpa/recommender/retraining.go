@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/retraining"
@@ -89,7 +90,7 @@ func (s *object) noteAlarm() {
 	if s.alarm.Time.IsZero() || t.Alarm != nil && !s.alarm.Time.Truncate(time.Microsecond).After(t.Alarm.Time) {
 		return
 	}
-	t.Alarm, t.Change, t.PolicyDigest = new(micro(s.alarm.Time.UTC())), v1alpha1.Text(s.alarm.Drift), s.alarm.Digest
+	t.Alarm, t.Change, t.PolicyDigest = new(micro(s.alarm.Time.UTC())), bounded.Text(s.alarm.Drift), s.alarm.Digest
 }
 
 // runs reports whether a Job was made whose end is not known.
@@ -261,7 +262,7 @@ func (r *reconciler) judge(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		t.Outcome, t.Message = outcomeTaken, fmt.Sprintf("ScalingPolicy %s: %s", result.Policy, result)
 		t.Candidate = &v1alpha1.Candidate{Policy: result.Policy, Digest: result.Digest, Of: spec, OfDigest: r.digest(ctx, spec)}
 	}
-	t.Message = v1alpha1.Text(t.Message)
+	t.Message = bounded.Text(t.Message)
 }
 
 // tidy deletes the policies that Jobs have written for an object, but for the newest keptPolicies and those that an object

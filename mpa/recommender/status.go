@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
@@ -189,7 +190,7 @@ func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAu
 // set sets a condition, with its reason as one word in CamelCase.
 func set(o *v1alpha1.MultidimPodAutoscaler, s *v1alpha1.MultidimPodAutoscalerStatus, kind string, status metav1.ConditionStatus, reason, format string, args ...any) {
 	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Text(fmt.Sprintf(format, args...)), ObservedGeneration: o.Generation,
+		Type: kind, Status: status, Reason: reason, Message: bounded.Text(fmt.Sprintf(format, args...)), ObservedGeneration: o.Generation,
 	})
 }
 
@@ -231,7 +232,7 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
 			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
-			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: v1alpha1.Text(d.Reason),
+			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: bounded.Text(d.Reason),
 		}
 		switch {
 		case d.Action.Limit != 0:
@@ -414,10 +415,10 @@ func decision(t *mpa.Target, d *mpa.Decision) *v1alpha1.Decision {
 	}
 	out := &v1alpha1.Decision{
 		Time: metav1.NewTime(d.Time), Action: action(d), Source: d.Recommended.Source,
-		Replicas: state.Replicas, Containers: sizes(t, state.Containers), Reason: v1alpha1.Text(d.Reason),
+		Replicas: state.Replicas, Containers: sizes(t, state.Containers), Reason: bounded.Text(d.Reason),
 	}
 	for _, g := range d.Guards {
-		out.Guards = append(out.Guards, v1alpha1.Text(g))
+		out.Guards = append(out.Guards, bounded.Text(g))
 	}
 	return out
 }

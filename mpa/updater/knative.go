@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
 	"github.com/sigma-scheduler/sigma/mpa/target"
@@ -285,7 +286,7 @@ func (k *knatives) patch(ctx context.Context, namespace string, r *knative.Revis
 func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a *knative.Action, canary string) error {
 	s := &a.State
 	phase := string(cmp.Or(s.Phase, knative.Observing))
-	next := &v1alpha1.KnativeStatus{Phase: phase, Stable: s.Stable, Canary: canary, Limit: int32(s.Ours.Limit), Reason: v1alpha1.Text(a.Reason)}
+	next := &v1alpha1.KnativeStatus{Phase: phase, Stable: s.Stable, Canary: canary, Limit: int32(s.Ours.Limit), Reason: bounded.Text(a.Reason)}
 	if !s.Since.IsZero() {
 		next.Since = new(metav1.NewMicroTime(s.Since))
 		next.Target = new(resource.MustParse(s.Ours.Target()))
@@ -316,7 +317,7 @@ func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a
 	if a.Refused != "" && !s.UnderWay() {
 		next.Phase, next.Summary = "Refused", "refused: "+a.Refused
 	}
-	next.Summary = v1alpha1.Text(next.Summary)
+	next.Summary = bounded.Text(next.Summary)
 	status := &v1alpha1.MultidimPodAutoscalerStatus{Knative: next}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAble); c != nil {
 		status.Conditions = append(status.Conditions, *c)
@@ -327,7 +328,7 @@ func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a
 	}
 	changed := meta.SetStatusCondition(&status.Conditions, able)
 	if before := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAble); a.Refused != "" && (before == nil || before.Reason != a.Refused) {
-		k.events.Event(m, corev1.EventTypeWarning, a.Refused, v1alpha1.Text(a.Reason))
+		k.events.Event(m, corev1.EventTypeWarning, a.Refused, bounded.Text(a.Reason))
 	}
 	if !changed && equality.Semantic.DeepEqual(m.Status.Knative, next) {
 		return nil

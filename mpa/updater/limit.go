@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
@@ -71,7 +72,7 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	}
 	o.limited = seen
 	if why := u.edited(o, l, w, pods); why != "" {
-		if l.Ended = v1alpha1.Text(why); a.ID == l.ID && a.Outcome == v1alpha1.OutcomePartly {
+		if l.Ended = bounded.Text(why); a.ID == l.ID && a.Outcome == v1alpha1.OutcomePartly {
 			u.end(m, a, v1alpha1.OutcomeSuperseded, why)
 		}
 		u.events.Event(m, corev1.EventTypeWarning, "LimitEnded", why+"; no limit is written until spec.concurrency.mode has been another than Apply")
@@ -108,7 +109,7 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		u.end(m, a, v1alpha1.OutcomeApplied, fmt.Sprintf("%s%d requests at once in %d pods", was, l.Limit, have))
 	case evict.Passing(failed):
 		u.metrics.actions.WithLabelValues(string(v1alpha1.ChangeLimit), "Retried").Inc()
-		a.Message = v1alpha1.Text(failed.Error())
+		a.Message = bounded.Text(failed.Error())
 		return failed
 	default:
 		u.end(m, a, v1alpha1.OutcomeRefused, failed.Error())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
@@ -276,7 +277,7 @@ func (u *updater) beginScaling(ctx context.Context, m *v1alpha1.MultidimPodAutos
 	if err != nil {
 		return "", "", err
 	}
-	to := bounded(m)
+	to := within(m)
 	switch {
 	case rec.Replicas < 1:
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d replicas: want at least 1", rec.Replicas), nil
@@ -343,15 +344,15 @@ func maxAge(m *v1alpha1.MultidimPodAutoscaler) time.Duration {
 	return m.Spec.Metrics.MaxAge.Duration
 }
 
-// bounded returns the recommended replicas within the present bounds.
-func bounded(m *v1alpha1.MultidimPodAutoscaler) int32 {
+// within returns the recommended replicas within the present bounds.
+func within(m *v1alpha1.MultidimPodAutoscaler) int32 {
 	r := m.Spec.Constraints.Replicas
 	return max(1, min(r.Max, max(r.Min, m.Status.Recommendation.Replicas)))
 }
 
 // scale finishes a change of replicas that was begun.
 func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, w *workload) error {
-	rec, to := m.Status.Recommendation, bounded(m)
+	rec, to := m.Status.Recommendation, within(m)
 	if rec.ID != a.ID {
 		u.end(m, a, v1alpha1.OutcomeSuperseded, fmt.Sprintf("by recommendation %d", rec.ID))
 		return nil
@@ -379,7 +380,7 @@ func (u *updater) scale(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 		u.end(m, a, v1alpha1.OutcomeSuperseded, err.Error())
 	case evict.Passing(err):
 		u.metrics.actions.WithLabelValues(string(v1alpha1.ChangeReplicas), "Retried").Inc()
-		a.Message = v1alpha1.Text(err.Error())
+		a.Message = bounded.Text(err.Error())
 		return err
 	default:
 		u.end(m, a, v1alpha1.OutcomeRefused, err.Error())
@@ -413,7 +414,7 @@ func (u *updater) conclude(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuat
 		a.Outcome, a.Time = outcome, metav1.NewMicroTime(u.clock.Now())
 		u.metrics.actions.WithLabelValues(string(change), string(outcome)).Inc()
 	}
-	a.Message = v1alpha1.Text(message)
+	a.Message = bounded.Text(message)
 	return change, news
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
@@ -41,7 +42,7 @@ func (u *updater) condition(own *ownStatus, m *v1alpha1.MultidimPodAutoscaler, k
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&own.conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Text(message),
+		Type: kind, Status: status, Reason: reason, Message: bounded.Text(message),
 		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(u.clock.Now()),
 	})
 }

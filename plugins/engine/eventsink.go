@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
 const (
@@ -38,7 +40,7 @@ func newEventSink(recorder events.EventRecorder, now func() time.Time) *eventSin
 
 func (s *eventSink) emit(about runtime.Object, kind, reason, text string) {
 	if s.recorder != nil && s.allows(namespaceOf(about)) {
-		s.recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", text)
+		s.recorder.Eventf(about, nil, kind, reason, "Scheduling", "%s", bounded.Text(text))
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -252,7 +253,7 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *setting
 	case err != nil:
 		plans.WithLabelValues("failed").Inc()
 		set(o, v1alpha1.ConditionPlanned, false, "Failed", err.Error())
-		c.Recorder.Eventf(o, nil, v1.EventTypeWarning, "PlanFailed", "Plan", "%v", err)
+		c.Recorder.Eventf(o, nil, v1.EventTypeWarning, "PlanFailed", "Plan", "%s", bounded.Text(err.Error()))
 		return c.write(ctx, o, was)
 	}
 	plans.WithLabelValues("planned").Inc()
@@ -265,7 +266,7 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *setting
 	}
 	set(o, v1alpha1.ConditionPlanned, true, "Planned", text)
 	if was.Plan == nil || was.Plan.Freed != plan.Freed || was.Plan.Moves != plan.Moves {
-		c.Recorder.Eventf(o, nil, v1.EventTypeNormal, "Planned", "Plan", "%s", text)
+		c.Recorder.Eventf(o, nil, v1.EventTypeNormal, "Planned", "Plan", "%s", bounded.Text(text))
 	}
 	c.log.Info("A Rebalance has a plan", "rebalance", o.Name, "generation", o.Generation, "moves", plan.Moves, "freed", plan.Freed, "nodes", plan.Nodes, "pods", plan.Pods, "fixed", plan.Fixed)
 	c.show(o)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
@@ -292,9 +293,10 @@ func (c *controller) finish(w *work) {
 }
 
 func (c *controller) tell(w *work, kind, reason, text string, args ...any) {
-	klog.InfoS("A Rebalance is carried out", "rebalance", w.name, "event", reason, "what", fmt.Sprintf(text, args...))
+	what := bounded.Text(fmt.Sprintf(text, args...))
+	klog.InfoS("A Rebalance is carried out", "rebalance", w.name, "event", reason, "what", what)
 	if c.Recorder != nil {
-		c.Recorder.Eventf(w.object, nil, kind, reason, "Rebalance", text, args...)
+		c.Recorder.Eventf(w.object, nil, kind, reason, "Rebalance", "%s", what)
 	}
 }
 

@@ -1,9 +1,6 @@
 package v1alpha1
 
-import (
-	"strings"
-	"unicode"
-)
+import "strings"
 
 // Is reports whether another object's reference, whose apiVersion may be empty, names the
 // same workload.
@@ -29,19 +26,4 @@ func Older(a, b *MultidimPodAutoscaler) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.Name < b.Name
-}
-
-// Text shortens a text of others to what a status may hold, on one line.
-func Text(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + " …"
 }
