@@ -75,7 +75,7 @@ func log() (*jsonschema.Schema, error) {
 	s.Title = fmt.Sprintf("line of a Sigma decision log, format %d", ledger.Version)
 	s.Required = []string{"seq", "time", "kind"}
 	kinds := map[ledger.Kind][]string{
-		ledger.KindStart: {"start"}, ledger.KindNode: {"node", "machine"}, ledger.KindApp: {"app", "spec"}, ledger.KindForget: nil, ledger.KindRule: nil,
+		ledger.KindStart: {"start"}, ledger.KindNode: {"node", "machine"}, ledger.KindSelector: {"select"}, ledger.KindApp: {"app", "spec"}, ledger.KindForget: nil, ledger.KindRule: nil,
 		ledger.KindForecast: {"expected"}, ledger.KindWindow: {"windows"}, ledger.KindPolicy: {"role"}, ledger.KindChoose: {"role", "chosen"},
 		ledger.KindArrive: {"pod", "uid", "app"}, ledger.KindPlace: {"pod", "uid", "app", "node"}, ledger.KindDecide: {"pod", "uid", "app", "node", "cause"},
 		ledger.KindFailed: {"uid"}, ledger.KindRemove: {"uid"}, ledger.KindReserve: {"node", "app", "reserved"}, ledger.KindRelease: {"node", "app", "reserved"}, ledger.KindPast: {"past"},

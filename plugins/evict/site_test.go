@@ -45,6 +45,8 @@ func (s *site) deployment(name string, replicas int64) {
 	o.SetName(name)
 	o.SetUID(types.UID(namespace + name))
 	o.SetResourceVersion("1")
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.objects[namespace+"/"+name] = o
 }
 

@@ -12,12 +12,13 @@ import (
 )
 
 type node struct {
-	name    string
-	uid     string
-	spec    ledger.Machine
-	gone    bool
-	start   int             // the start after which it was last described
-	refuses map[string]bool // by selector, as far as the log has it
+	name   string
+	uid    string
+	spec   ledger.Machine
+	gone   bool
+	start  int             // the start after which it was last described
+	spans  []span          // in which it was as its labels say now
+	listed map[string]bool // by selector that was in force then: the node is not as the selector says of most
 }
 
 type app struct {
@@ -36,17 +37,29 @@ func (h *History) setNode(e *ledger.Event) error {
 	h.current = len(h.starts)
 	n, ok := h.nodes[e.Node]
 	if !ok || n.gone {
-		n = &node{name: e.Node, refuses: map[string]bool{}}
+		n = &node{name: e.Node, listed: map[string]bool{}}
 		h.nodes[e.Node] = n
 	}
 	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // the node may take what it refused before
-		clear(n.refuses)
+		clear(n.listed)
+		n.spans = nil
 	}
+	h.index(n, false)
 	n.spec, n.start, n.uid = *e.Machine, h.current, cmp.Or(e.UID, n.uid)
-	for selector, start := range h.selectors {
-		if start == len(h.starts) {
-			n.refuses[selector] = slices.Contains(n.spec.Refuses, selector)
+	h.index(n, true)
+	if len(n.spans) == 0 || n.spans[len(n.spans)-1].to != 0 {
+		n.spans = append(n.spans, span{from: h.seq})
+	}
+	for s := range n.listed {
+		h.look(n, s)
+	}
+	for _, list := range [][]string{n.spec.Refuses, n.spec.Admits} {
+		for _, s := range list {
+			h.look(n, s)
 		}
+	}
+	for s := range h.turned {
+		h.look(n, s)
 	}
 	return nil
 }
@@ -77,14 +90,7 @@ func (h *History) setApp(e *ledger.Event) error {
 	if ok && before != a.spec.Selector {
 		h.forgetSelector(before)
 	}
-	if s := a.spec.Selector; h.selectors[s] != a.start {
-		h.selectors[s] = a.start
-		for _, n := range h.nodes {
-			if !n.gone && n.start == a.start {
-				n.refuses[s] = slices.Contains(n.spec.Refuses, s)
-			}
-		}
-	}
+	h.use(a.spec.Selector)
 	return nil
 }
 
@@ -104,6 +110,8 @@ func (h *History) forget(e *ledger.Event) error {
 		return fmt.Errorf("node %q is unknown", e.Node)
 	}
 	n.gone = true
+	end(n.spans, h.seq)
+	h.index(n, false)
 	h.endAll(func(p *stay) bool { return p.node == e.Node })
 	return nil
 }
@@ -116,7 +124,11 @@ func (h *History) forgetSelector(selector string) {
 			return
 		}
 	}
-	h.selectors[selector] = 0
+	if s := h.selectors[selector]; s != nil {
+		end(s.spans, h.seq)
+	}
+	delete(h.sparse, selector)
+	delete(h.turned, selector)
 }
 
 // endAll ends the stays that a function selects.

@@ -34,10 +34,13 @@ type History struct {
 	nodes     map[string]*node
 	apps      map[string]*app
 	declared  map[string]float64 // per group: the most that is declared at a time in the window
-	selectors map[string]int     // the start after which an app with a selector was described; 0: no app has it
-	rules     []ledger.Rule      // in force
-	past      []ledger.Rule      // former rules of groups that were unknown when the rules changed
-	stays     []*stay            // one for each stay of a pod on a node, or wait for one
+	selectors map[string]*selector
+	sparse    map[string]bool           // closed selectors, as the log has them since the last start
+	turned    map[string]bool           // those in force of which selectors has the contrary
+	lists     map[string]map[*node]bool // nodes by selectors that they list now
+	rules     []ledger.Rule             // in force
+	past      []ledger.Rule             // former rules of groups that were unknown when the rules changed
+	stays     []*stay                   // one for each stay of a pod on a node, or wait for one
 	here      map[string]*stay
 }
 
@@ -49,7 +52,8 @@ const descriptionPause = 500
 func New() *History {
 	return &History{
 		from: math.MinInt64, until: math.MaxInt64,
-		nodes: map[string]*node{}, apps: map[string]*app{}, declared: map[string]float64{}, selectors: map[string]int{}, here: map[string]*stay{},
+		nodes: map[string]*node{}, apps: map[string]*app{}, declared: map[string]float64{}, here: map[string]*stay{},
+		selectors: map[string]*selector{}, sparse: map[string]bool{}, turned: map[string]bool{}, lists: map[string]map[*node]bool{},
 	}
 }
 
@@ -121,6 +125,8 @@ func (h *History) book(e *ledger.Event) error {
 		return h.begin(e)
 	case ledger.KindNode:
 		return h.setNode(e)
+	case ledger.KindSelector:
+		return h.setSelector(e)
 	case ledger.KindApp:
 		return h.setApp(e)
 	case ledger.KindForget:
@@ -150,6 +156,15 @@ func (h *History) begin(e *ledger.Event) error {
 	for _, a := range h.apps { // it is described again
 		a.declared = 0
 	}
+	for _, s := range h.selectors {
+		end(s.spans, h.seq)
+	}
+	for _, n := range h.nodes {
+		end(n.spans, h.seq)
+	}
+	clear(h.sparse)
+	clear(h.turned)
+	clear(h.lists)
 	h.past, h.rules = append(h.past, h.rules...), nil
 	return nil
 }

@@ -140,13 +140,19 @@ func (w *writer) makeInstance(fleet string) error {
 		Version: ledger.Version, Fleet: fleet, Units: h.start.Units, MaxShareOfApp: h.start.MaxShareOfApp,
 	}}}
 	refusals := newRefusals(h)
+	for _, id := range refusals.ids {
+		if h.selectors[id].closed {
+			events = append(events, &ledger.Event{Kind: ledger.KindSelector, Select: &ledger.Selection{ID: id, Closed: true}})
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		n := h.nodes[name]
 		if (h.closed(n) || h.lostBefore(n, w.from)) && !w.held[name] {
 			continue
 		}
 		m := n.spec
-		m.Cordoned, m.Refuses = false, refusals.of(n)
+		m.Cordoned = false
+		refusals.of(n, &m)
 		events = append(events, &ledger.Event{Kind: ledger.KindNode, Node: name, Machine: &m})
 	}
 	for _, a := range specs {

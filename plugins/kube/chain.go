@@ -189,7 +189,7 @@ func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason stri
 	if pods > 0 && n.Machine().Cordoned {
 		return 0, ledger.ReleaseCordoned
 	}
-	if a := t.ledger.App(w.app); unready(n) || a != nil && slices.Contains(n.Machine().Refuses, a.Spec().Selector) {
+	if a := t.ledger.App(w.app); unready(n) || a != nil && !t.ledger.Admits(n, a.Spec().Selector) {
 		return 0, ledger.ReleaseRefused
 	}
 	return max(0, pods), ledger.ReleaseTaken

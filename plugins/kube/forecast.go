@@ -271,7 +271,7 @@ func (t *Translator) setExpected(expected map[string]float64, undeclared map[str
 func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	for n := range t.ledger.Nodes() {
 		m := n.Machine()
-		fits := !m.Cordoned && !slices.Contains(m.Refuses, a.Selector)
+		fits := !m.Cordoned && t.ledger.Admits(n, a.Selector)
 		for dim, need := range a.Demand {
 			fits = fits && need <= m.Capacity[dim]
 		}
@@ -308,8 +308,7 @@ func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	}
 	for _, n := range t.nodesByName() {
 		m := *n.Machine()
-		m.Refuses = slices.DeleteFunc(slices.Clone(m.Refuses), func(id string) bool { return t.ledger.Selector(id) == nil })
-		if len(m.Refuses) != len(n.Machine().Refuses) {
+		if m.Unlist(func(id string) bool { return t.ledger.Selector(id) == nil }) {
 			t.emit(&ledger.Event{Kind: ledger.KindNode, Node: n.Name(), Machine: &m})
 		}
 	}

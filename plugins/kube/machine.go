@@ -10,16 +10,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// machineOf is a node as a policy sees it. fixed is what immovable pods take,
-// selectors are those in use.
-func machineOf(n *v1.Node, cost float64, fixed map[string]int64, selectors []*podspec.Selector) *ledger.Machine {
+// machineOf is a node as a policy sees it, without selectors. fixed is what immovable pods take.
+func machineOf(n *v1.Node, cost float64, fixed map[string]int64) *ledger.Machine {
 	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost, Cordoned: n.Spec.Unschedulable}
-	for _, s := range selectors {
-		if !s.Admits(n) {
-			m.Refuses = append(m.Refuses, s.ID)
-		}
-	}
-	slices.Sort(m.Refuses)
 	for _, key := range ledger.NamingLabels {
 		if value, ok := n.Labels[key]; ok {
 			if m.Labels == nil {
@@ -57,7 +50,7 @@ func hasCapacity(n *v1.Node, fixed, c map[string]int64) bool {
 }
 
 func equalMachines(a, b *ledger.Machine) bool {
-	return a.Cost == b.Cost && a.Cordoned == b.Cordoned && slices.Equal(a.Refuses, b.Refuses) &&
+	return a.Cost == b.Cost && a.Cordoned == b.Cordoned && slices.Equal(a.Refuses, b.Refuses) && slices.Equal(a.Admits, b.Admits) &&
 		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Labels, b.Labels)
 }
 

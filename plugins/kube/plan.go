@@ -350,7 +350,7 @@ func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason stri
 
 // most is how many more pods of a group rules, anti-affinity and selectors allow on a node.
 func (t *Translator) most(g *ledger.Group, n *ledger.Node) int32 {
-	if latest := g.Latest(); latest != nil && slices.Contains(n.Machine().Refuses, latest.Spec().Selector) {
+	if latest := g.Latest(); latest != nil && !t.ledger.Admits(n, latest.Spec().Selector) {
 		return 0
 	}
 	c, here, most := constraintsOf(g), g.CountOn(n), int32(math.MaxInt32)

@@ -64,7 +64,7 @@ func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 		return a
 	}
 	if t.ledger.Selector(i.selector.ID) == nil {
-		t.refuse(i.selector)
+		t.announce(i.selector)
 	}
 	t.emitApp(i.app, constraints, i.selector.ID, i.demand)
 	a := t.ledger.App(i.app)
@@ -82,29 +82,8 @@ func (t *Translator) emitApp(name string, c *constraints, selector string, deman
 	}})
 }
 
-// refuse emits the nodes that a new selector does not admit.
-func (t *Translator) refuse(s *podspec.Selector) {
-	for _, n := range t.nodesByName() {
-		if s.Admits(n.Object.(*v1.Node)) {
-			continue
-		}
-		m := *n.Machine()
-		m.Refuses = append(slices.Clone(m.Refuses), s.ID)
-		slices.Sort(m.Refuses)
-		t.emit(&ledger.Event{Kind: ledger.KindNode, Node: n.Name(), Machine: &m})
-	}
-}
-
 func (t *Translator) nodesByName() []*ledger.Node {
 	return slices.SortedFunc(t.ledger.Nodes(), func(a, b *ledger.Node) int { return cmp.Compare(a.Name(), b.Name()) })
-}
-
-func (t *Translator) selectors() []*podspec.Selector {
-	var list []*podspec.Selector
-	for s := range t.ledger.Selectors() {
-		list = append(list, s.Object.(*podspec.Selector))
-	}
-	return list
 }
 
 // SetNode brings a node and the pods on it up to date. It returns the pods that
@@ -138,7 +117,8 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 		return n
 	}
 	cost, _ := t.Prices.Of(object)
-	m := machineOf(object, cost, fixed, t.selectors())
+	m := machineOf(object, cost, fixed)
+	t.listed(object, m)
 	if n == nil || !equalMachines(m, n.Machine()) {
 		t.emit(&ledger.Event{Kind: ledger.KindNode, Node: object.Name, Machine: m})
 		n = t.ledger.Node(object.Name)
@@ -146,6 +126,7 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 	if n != nil {
 		before := n.Object
 		n.Object = object
+		t.selectors().setNode(object.Name, object)
 		if old, ok := before.(*v1.Node); !ok || old.Labels[v1.LabelTopologyZone] != object.Labels[v1.LabelTopologyZone] {
 			t.book().zones = nil
 		}
@@ -210,6 +191,7 @@ func (t *Translator) RemoveNode(nodeName string) {
 		t.remove(slices.Clone(n.Pods()))
 		t.emit(&ledger.Event{Kind: ledger.KindForget, Node: nodeName})
 		t.countServed(n.Object, nil)
+		t.selectors().setNode(nodeName, nil)
 	}
 }
 

@@ -133,7 +133,7 @@ func (l *Ledger) instance() *binpack.Instance {
 		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: unitsInOne[unit]})
 	}
 	types := map[string]int32{}
-	l.refuses = nil
+	l.types = typesOf{listed: map[string][]int32{}, allowed: map[string][]int32{}}
 	l.zoned = slices.ContainsFunc(l.appAt, func(a *AppEntry) bool { return a.spec.byZone() }) ||
 		slices.ContainsFunc(l.rules, func(r Rule) bool { return r.Scope == ZoneScope })
 	for i, m := range l.byIndex {
@@ -142,12 +142,15 @@ func (l *Ledger) instance() *binpack.Instance {
 		if len(m.spec.Refuses) > 0 {
 			name = strings.Join(m.spec.Refuses, "\x00") + "\x00"
 		}
+		if len(m.spec.Admits) > 0 {
+			name += "\x01" + strings.Join(m.spec.Admits, "\x00")
+		}
 		t, ok := types[name]
 		if !ok {
 			t = int32(len(inst.Types))
 			types[name] = t
 			inst.Types = append(inst.Types, name)
-			l.refuses = append(l.refuses, m.spec.Refuses)
+			l.types.add(&m.spec)
 		}
 		inst.Machines = append(inst.Machines, binpack.MachineLine{
 			Name: m.name, Type: t, Count: 1, Cost: m.spec.Cost, Capacity: l.amounts(m.spec.Capacity), Zone: l.zone(m),
@@ -187,20 +190,48 @@ func (l *Ledger) amounts(of map[string]int64) []int64 {
 func (l *Ledger) appOf(a *AppEntry, group int32) binpack.App {
 	return binpack.App{
 		Name: a.name, Group: group, Demand: l.amounts(a.spec.Demand), Expected: -1, Lifetime: -1,
-		Types: allowedTypes(a.spec.Selector, l.refuses), Soft: a.spec.terms(group),
+		Types: l.types.of(a.spec.Selector, l.closed[a.spec.Selector]), Soft: a.spec.terms(group),
 	}
 }
 
-// allowedTypes are the types of machines that do not refuse a selector; nil = all.
-func allowedTypes(selector string, refuses [][]string) []int32 {
-	types := []int32{}
-	for t, refused := range refuses {
-		if !slices.Contains(refused, selector) {
-			types = append(types, int32(t))
+// typesOf are the types of machines: those are of one type that list the same selectors.
+type typesOf struct {
+	count   int32
+	listed  map[string][]int32 // by selector, those that list it
+	allowed map[string][]int32 // by selector, as far as they were asked for
+}
+
+// add adds the type of a machine.
+func (t *typesOf) add(m *Machine) {
+	for _, list := range [][]string{m.Refuses, m.Admits} {
+		for _, selector := range list {
+			t.listed[selector] = append(t.listed[selector], t.count)
 		}
 	}
-	if len(types) == len(refuses) {
-		return nil
+	t.count++
+}
+
+// of returns the types that a selector may use, in order; nil = all. Apps share the list.
+func (t *typesOf) of(selector string, closed bool) []int32 {
+	if known, ok := t.allowed[selector]; ok {
+		return known
 	}
-	return types
+	listed := t.listed[selector]
+	allowed := []int32{} // not nil
+	if closed {
+		allowed = append(allowed, listed...)
+	} else {
+		for i := range t.count {
+			if len(listed) > 0 && listed[0] == i {
+				listed = listed[1:]
+			} else {
+				allowed = append(allowed, i)
+			}
+		}
+	}
+	if len(allowed) == int(t.count) {
+		allowed = nil
+	}
+	t.allowed[selector] = allowed
+	return allowed
 }

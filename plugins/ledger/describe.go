@@ -21,6 +21,9 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 			list = append(list, &Event{Kind: KindPolicy, Role: role, Policy: p.object, Outside: p.outsideObject()})
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(l.closed)) {
+		list = append(list, &Event{Kind: KindSelector, Select: &Selection{ID: id, Closed: true}})
+	}
 	nodes := slices.SortedFunc(l.Nodes(), func(a, b *Node) int { return strings.Compare(a.name, b.name) })
 	for _, n := range nodes {
 		spec := n.spec

@@ -153,6 +153,14 @@ type Selector struct {
 	apps int // that have it
 }
 
+// Closed reports whether a node refuses the apps of a selector unless it lists the selector.
+func (l *Ledger) Closed(selector string) bool { return l.closed[selector] }
+
+// Admits reports whether apps with a selector may use a node.
+func (l *Ledger) Admits(n *Node, selector string) bool {
+	return n.spec.Allows(selector, l.closed[selector])
+}
+
 // ID is what apps and machines call the selector.
 func (s *Selector) ID() string { return s.id }
 
@@ -256,6 +264,7 @@ func (l *Ledger) unfile(a *AppEntry, selector string) {
 	s := l.selectors[selector]
 	if s.apps--; s.apps == 0 {
 		delete(l.selectors, selector)
+		delete(l.closed, selector)
 	}
 }
 

@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/sigma-scheduler/sigma/binpack/policy"
+import (
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+)
 
 // An Event is one line of the decision log.
 type Event struct {
@@ -11,6 +15,7 @@ type Event struct {
 	Start    *Start             `json:"start,omitempty"`
 	Node     string             `json:"node,omitempty"`
 	Machine  *Machine           `json:"machine,omitempty"`
+	Select   *Selection         `json:"select,omitempty"`
 	App      string             `json:"app,omitempty"`
 	Spec     *App               `json:"spec,omitempty"`
 	Rules    []Rule             `json:"rules,omitempty"`
@@ -41,6 +46,7 @@ type Kind string
 const (
 	KindStart    Kind = "start"       // Start: everything before is forgotten
 	KindNode     Kind = "node"        // Node, Machine: the node is new or changed
+	KindSelector Kind = "selector"    // Select: the selector is new, and which nodes list it
 	KindApp      Kind = "app"         // App, Spec: the app is new, or its constraints changed
 	KindForget   Kind = "forget"      // Node or App
 	KindRule     Kind = "rule"        // Rules, Reset: more rules, or others
@@ -94,14 +100,56 @@ const Version = 2
 
 // A Machine is a node as a policy sees it.
 type Machine struct {
-	// Refuses lists the selectors whose apps may not use the machine.
-	Refuses  []string         `json:"refuses,omitempty"`
+	// Refuses lists the selectors whose apps may not use the machine, of those that are not closed.
+	Refuses []string `json:"refuses,omitempty"`
+	// Admits lists the closed selectors whose apps may use it; those of no other closed one may.
+	Admits   []string         `json:"admits,omitempty"`
 	Capacity map[string]int64 `json:"capacity"` // in units, less what pods take that never move
 	Cost     float64          `json:"cost"`
 	Cordoned bool             `json:"cordoned,omitempty"` // it takes no pods and is no candidate
 	// Labels name the kind of the node: node pool, instance type, zone. Decisions depend on
 	// the zone alone, where an app has a soft term or a limit by zone, or a rule is about zones.
 	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// A Selection says which nodes list a selector that is new. A node that comes or changes later lists
+// it itself. That of a log without any is not closed.
+type Selection struct {
+	ID     string   `json:"id"`
+	Closed bool     `json:"closed,omitempty"` // the nodes admit it and all others refuse it, not the other way round
+	Nodes  []string `json:"nodes,omitempty"`  // in order
+}
+
+// Allows reports whether a machine may be used by apps with a selector, which is closed or not.
+func (m *Machine) Allows(selector string, closed bool) bool {
+	if closed {
+		return slices.Contains(m.Admits, selector)
+	}
+	return !slices.Contains(m.Refuses, selector)
+}
+
+// List adds a selector to those that the machine admits, if it is closed, or refuses. Like Unlist, it
+// changes no list that another machine may have.
+func (m *Machine) List(selector string, closed bool) {
+	list := &m.Refuses
+	if closed {
+		list = &m.Admits
+	}
+	*list = append(slices.Clone(*list), selector)
+	slices.Sort(*list)
+}
+
+// Unlist takes selectors off both lists. It reports whether one was there.
+func (m *Machine) Unlist(gone func(selector string) bool) (had bool) {
+	for _, list := range []*[]string{&m.Refuses, &m.Admits} {
+		if slices.ContainsFunc(*list, gone) {
+			had = true
+			if *list = slices.DeleteFunc(slices.Clone(*list), gone); len(*list) == 0 {
+				*list = nil
+			}
+		}
+	}
+	return had
 }
 
 // A Past is what a description of the present leaves out and policies may know: it ends

@@ -14,7 +14,7 @@ import (
 type columnsOf struct {
 	dims     []string
 	groupAt  map[string]int32
-	refuses  [][]string      // by type: machines are of one type when they refuse the same
+	types    typesOf
 	compiled int             // rules that the columns know
 	dormant  map[string]bool // groups of those rules that have no app
 	zoned    bool            // the columns know zones

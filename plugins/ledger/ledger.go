@@ -21,6 +21,7 @@ type Ledger struct {
 	groupOrder []*Group // as they came
 	gaps       bool     // groupOrder has some, nil
 	selectors  map[string]*Selector
+	closed     map[string]bool // selectors
 	rules      []Rule
 	expected   map[string]float64
 	undeclared map[string]bool   // those of expected that nothing declares
@@ -36,6 +37,8 @@ type Ledger struct {
 
 	// RuleObjects are what the rules were translated from.
 	RuleObjects any
+	// SelectorObjects are the nodes and selectors by what selectors ask for.
+	SelectorObjects any
 	// ServedObjects are what demands were left out by.
 	ServedObjects any
 	// PlanObjects are what reservations are made by.
@@ -75,7 +78,7 @@ func New() *Ledger {
 func (l *Ledger) reset(start Start) {
 	*l = Ledger{
 		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{}, undeclared: map[string]bool{},
-		groups: map[string]*Group{}, selectors: map[string]*Selector{},
+		groups: map[string]*Group{}, selectors: map[string]*Selector{}, closed: map[string]bool{},
 		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, held: map[*Node]bool{}, stale: true,
 	}
 }
@@ -91,6 +94,8 @@ func (l *Ledger) Apply(e *Event) error {
 		return l.begin(e)
 	case KindNode:
 		return l.setMachine(e)
+	case KindSelector:
+		return l.setSelector(e)
 	case KindApp:
 		return l.setApp(e)
 	case KindForget:
@@ -165,6 +170,38 @@ func (l *Ledger) setMachine(e *Event) error {
 	}
 	m.spec, l.stale = *e.Machine, true
 	m.changes++
+	return nil
+}
+
+// setSelector has the nodes list a selector that it says, and no others.
+func (l *Ledger) setSelector(e *Event) error {
+	if e.Select == nil {
+		return errors.New("select is missing")
+	}
+	for i, name := range e.Select.Nodes {
+		if l.machines[name] == nil {
+			return fmt.Errorf("select.nodes[%d]: node %q is unknown", i, name)
+		}
+		if i > 0 && e.Select.Nodes[i-1] >= name {
+			return fmt.Errorf("select.nodes[%d] %q: want the nodes in order", i, name)
+		}
+	}
+	id := e.Select.ID
+	l.stale = l.stale || len(e.Select.Nodes) > 0 || e.Select.Closed != l.closed[id]
+	for _, n := range l.machines {
+		if n.spec.Unlist(func(other string) bool { return other == id }) {
+			n.changes++
+			l.stale = true
+		}
+	}
+	if delete(l.closed, id); e.Select.Closed {
+		l.closed[id] = true
+	}
+	for _, name := range e.Select.Nodes {
+		n := l.machines[name]
+		n.spec.List(id, e.Select.Closed)
+		n.changes++
+	}
 	return nil
 }
 

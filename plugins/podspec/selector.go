@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -19,11 +22,71 @@ type Selector struct {
 	ID          string // of the content; "" admits every node without a taint
 	affinity    nodeaffinity.RequiredNodeAffinity
 	tolerations []v1.Toleration
+
+	nodeSelector map[string]string
+	required     *v1.NodeSelector
 }
 
 // temporary are taints that come and go with a node's condition: they are not part
 // of what kind of machine it is. Upstream's filters heed them.
 const temporary = "node.kubernetes.io/"
+
+// A Label is a label of a node, or with an empty key its name.
+type Label struct{ Key, Value string }
+
+// LabelsOf are a node's labels and its name.
+func LabelsOf(n *v1.Node) iter.Seq[Label] {
+	return func(yield func(Label) bool) {
+		if !yield(Label{"", n.Name}) {
+			return
+		}
+		for key, value := range n.Labels {
+			if !yield(Label{key, value}) {
+				return
+			}
+		}
+	}
+}
+
+// Asks are lists of labels: a node that the selector admits has one of each list. None: it may
+// do without any.
+func (s *Selector) Asks() [][]Label {
+	var lists [][]Label
+	for _, key := range slices.Sorted(maps.Keys(s.nodeSelector)) {
+		lists = append(lists, []Label{{key, s.nodeSelector[key]}})
+	}
+	if s.required == nil {
+		return lists
+	}
+	var all []Label // of each term one requirement
+	for i := range s.required.NodeSelectorTerms {
+		t := &s.required.NodeSelectorTerms[i]
+		var of []Label
+		for _, r := range t.MatchExpressions {
+			if r.Operator == v1.NodeSelectorOpIn && (of == nil || len(r.Values) < len(of)) {
+				of = labelsOf(r.Key, r.Values)
+			}
+		}
+		for _, r := range t.MatchFields {
+			if r.Operator == v1.NodeSelectorOpIn && r.Key == metav1.ObjectNameField {
+				of = labelsOf("", r.Values)
+			}
+		}
+		if of == nil {
+			return lists
+		}
+		all = append(all, of...)
+	}
+	return append(lists, all)
+}
+
+func labelsOf(key string, values []string) []Label {
+	list := make([]Label, len(values))
+	for i, value := range values {
+		list[i] = Label{key, value}
+	}
+	return list
+}
 
 // selectorKey is what a selector depends on.
 type selectorKey struct {
@@ -56,7 +119,7 @@ func NewSelector(pod *v1.Pod) *Selector {
 	sum := sha256.Sum256(text)
 	return &Selector{
 		ID: "sel-" + hex.EncodeToString(sum[:6]), affinity: nodeaffinity.GetRequiredNodeAffinity(pod),
-		tolerations: key.Tolerations,
+		tolerations: key.Tolerations, nodeSelector: key.NodeSelector, required: key.Affinity,
 	}
 }
 
