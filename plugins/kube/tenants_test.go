@@ -1,6 +1,8 @@
 package kube_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -52,4 +54,39 @@ func TestTwoTenantsLongAnnotations(t *testing.T) {
 		require.Contains(t, f.Text, `"é\né\n`)
 		require.Contains(t, f.Text, `…"`)
 	}
+}
+
+// Tenant a has a pod for each node, with a selector that admits this node alone. Each costs a line of its own, and no line
+// about a node or about a selector of tenant b is written again.
+func TestTwoTenantsManySelectors(t *testing.T) {
+	const nodes = 300
+	size := func(from int) (bytes, lines int) {
+		w := newWorld(t)
+		taint := func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "b", Effect: v1.TaintEffectNoSchedule}} }
+		tolerates := func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Key: "b", Operator: v1.TolerationOpExists}} }
+		for i := range nodes {
+			own := func(n *v1.Node) { n.Labels = map[string]string{"own": n.Name} }
+			if i == 0 {
+				w.SetNode(nodeOf("n0", own, taint), []*v1.Pod{podOf("b", tolerates, ownedBy("Deployment", "b"))})
+				continue
+			}
+			w.SetNode(nodeOf(fmt.Sprint("n", i), own), nil)
+		}
+		for i := range from {
+			name := fmt.Sprint("n", i)
+			a := w.EnsureApp(podOf("a"+name, tolerates, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"own": name} }))
+			require.Equal(t, i != 0, !w.ledger.Admits(w.ledger.Node("n0"), a.Spec().Selector))
+			require.True(t, w.ledger.Admits(w.ledger.Node(name), a.Spec().Selector))
+		}
+		for _, e := range w.events {
+			line, err := json.Marshal(e)
+			require.NoError(t, err)
+			bytes += len(line)
+		}
+		return bytes, len(w.events)
+	}
+	without, few := size(0)
+	with, many := size(nodes)
+	require.Equal(t, 2*nodes, many-few, "a selector and an app each")
+	require.Less(t, with-without, 2*nodes*200)
 }

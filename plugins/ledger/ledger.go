@@ -22,6 +22,7 @@ type Ledger struct {
 	gaps       bool     // groupOrder has some, nil
 	selectors  map[string]*Selector
 	closed     map[string]bool // selectors
+	listed     map[string]bool // selectors that a node lists, or has listed
 	rules      []Rule
 	expected   map[string]float64
 	undeclared map[string]bool   // those of expected that nothing declares
@@ -78,7 +79,7 @@ func New() *Ledger {
 func (l *Ledger) reset(start Start) {
 	*l = Ledger{
 		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{}, undeclared: map[string]bool{},
-		groups: map[string]*Group{}, selectors: map[string]*Selector{}, closed: map[string]bool{},
+		groups: map[string]*Group{}, selectors: map[string]*Selector{}, closed: map[string]bool{}, listed: map[string]bool{},
 		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, held: map[*Node]bool{}, stale: true,
 	}
 }
@@ -168,6 +169,11 @@ func (l *Ledger) setMachine(e *Event) error {
 	} else if reflect.DeepEqual(m.spec, *e.Machine) {
 		return nil
 	}
+	for _, list := range [][]string{e.Machine.Refuses, e.Machine.Admits} {
+		for _, id := range list {
+			l.listed[id] = true
+		}
+	}
 	m.spec, l.stale = *e.Machine, true
 	m.changes++
 	return nil
@@ -188,10 +194,12 @@ func (l *Ledger) setSelector(e *Event) error {
 	}
 	id := e.Select.ID
 	l.stale = l.stale || len(e.Select.Nodes) > 0 || e.Select.Closed != l.closed[id]
-	for _, n := range l.machines {
-		if n.spec.Unlist(func(other string) bool { return other == id }) {
-			n.changes++
-			l.stale = true
+	if l.listed[id] { // perhaps by a node still
+		for _, n := range l.machines {
+			if n.spec.Unlist(func(other string) bool { return other == id }) {
+				n.changes++
+				l.stale = true
+			}
 		}
 	}
 	if delete(l.closed, id); e.Select.Closed {
@@ -201,6 +209,7 @@ func (l *Ledger) setSelector(e *Event) error {
 		n := l.machines[name]
 		n.spec.List(id, e.Select.Closed)
 		n.changes++
+		l.listed[id] = true
 	}
 	return nil
 }
