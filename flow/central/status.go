@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
 // Reasons of the condition Active, beside those of a node's condition Shaping.

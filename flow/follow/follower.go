@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
 // A Kernel orders the flows of a node's uplink. Every order in it is the follower's.

@@ -15,9 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
 // A Hinter knows which of the sizes that pods declare, or that their flows had before, are right. The Runner calls it from one goroutine.

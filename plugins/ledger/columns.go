@@ -133,7 +133,7 @@ func (l *Ledger) instance() *binpack.Instance {
 		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: name, Unit: unit, One: unitsInOne[unit]})
 	}
 	types := map[string]int32{}
-	l.types = typesOf{listed: map[string][]int32{}, allowed: map[string][]int32{}}
+	l.types = typesOf{refuses: map[string][]int32{}, admits: map[string][]int32{}, allowed: map[string][]int32{}}
 	l.zoned = slices.ContainsFunc(l.appAt, func(a *AppEntry) bool { return a.spec.byZone() }) ||
 		slices.ContainsFunc(l.rules, func(r Rule) bool { return r.Scope == ZoneScope })
 	for i, m := range l.byIndex {
@@ -196,17 +196,18 @@ func (l *Ledger) appOf(a *AppEntry, group int32) binpack.App {
 
 // typesOf are the types of machines: those are of one type that list the same selectors.
 type typesOf struct {
-	count   int32
-	listed  map[string][]int32 // by selector, those that list it
-	allowed map[string][]int32 // by selector, as far as they were asked for
+	count           int32
+	refuses, admits map[string][]int32 // by selector, those that list it
+	allowed         map[string][]int32 // by selector, as far as they were asked for
 }
 
 // add adds the type of a machine.
 func (t *typesOf) add(m *Machine) {
-	for _, list := range [][]string{m.Refuses, m.Admits} {
-		for _, selector := range list {
-			t.listed[selector] = append(t.listed[selector], t.count)
-		}
+	for _, selector := range m.Refuses {
+		t.refuses[selector] = append(t.refuses[selector], t.count)
+	}
+	for _, selector := range m.Admits {
+		t.admits[selector] = append(t.admits[selector], t.count)
 	}
 	t.count++
 }
@@ -216,14 +217,14 @@ func (t *typesOf) of(selector string, closed bool) []int32 {
 	if known, ok := t.allowed[selector]; ok {
 		return known
 	}
-	listed := t.listed[selector]
 	allowed := []int32{} // not nil
 	if closed {
-		allowed = append(allowed, listed...)
+		allowed = append(allowed, t.admits[selector]...)
 	} else {
+		refuses := t.refuses[selector]
 		for i := range t.count {
-			if len(listed) > 0 && listed[0] == i {
-				listed = listed[1:]
+			if len(refuses) > 0 && refuses[0] == i {
+				refuses = refuses[1:]
 			} else {
 				allowed = append(allowed, i)
 			}

@@ -227,6 +227,12 @@ func (l *Ledger) describe(a *AppEntry, spec App) {
 	if known && before.Group == spec.Group && before.Selector == spec.Selector {
 		return
 	}
+	s, ok := l.selectors[spec.Selector]
+	if !ok {
+		s = &Selector{id: spec.Selector}
+		l.selectors[spec.Selector] = s
+	}
+	s.apps++
 	if known {
 		l.unfile(a, before.Selector)
 	}
@@ -236,14 +242,8 @@ func (l *Ledger) describe(a *AppEntry, spec App) {
 		l.groups[spec.Group] = g
 		l.groupOrder = append(l.groupOrder, g)
 	}
-	s, ok := l.selectors[spec.Selector]
-	if !ok {
-		s = &Selector{id: spec.Selector}
-		l.selectors[spec.Selector] = s
-	}
 	a.group = g
 	g.apps = append(g.apps, a)
-	s.apps++
 	l.countPods(a, 1)
 }
 

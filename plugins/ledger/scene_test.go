@@ -169,6 +169,8 @@ func (s *scene) step() {
 		s.nodeGoes()
 	case n < 94:
 		s.appComes()
+	case n < 95:
+		s.selector()
 	case n < 96:
 		s.appChanges()
 	case n < 98:
@@ -198,6 +200,9 @@ func (s *scene) machine() *ledger.Machine {
 		if s.d.IntN(4) == 0 {
 			m.Refuses = append(m.Refuses, selector)
 		}
+		if s.d.IntN(2) == 0 {
+			m.Admits = append(m.Admits, selector)
+		}
 	}
 	return m
 }
@@ -214,6 +219,16 @@ func (s *scene) nodeChanges() {
 		m = &was
 	}
 	s.do(&ledger.Event{Kind: ledger.KindNode, Node: name, Machine: m})
+}
+
+func (s *scene) selector() {
+	of := &ledger.Selection{ID: oneOf(s.d, "", "a", "b"), Closed: s.d.IntN(2) == 0}
+	for _, name := range slices.Sorted(maps.Keys(s.w.nodes)) {
+		if s.d.IntN(2) == 0 {
+			of.Nodes = append(of.Nodes, name)
+		}
+	}
+	s.do(&ledger.Event{Kind: ledger.KindSelector, Select: of})
 }
 
 func (s *scene) nodeGoes() {

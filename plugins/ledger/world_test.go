@@ -16,6 +16,7 @@ import (
 type world struct {
 	nodes    map[string]*ledger.Machine
 	apps     map[string]*ledger.App
+	closed   map[string]bool // selectors
 	rules    []ledger.Rule
 	pods     map[string]*standing
 	expected map[string]float64
@@ -44,8 +45,20 @@ func (w *world) apply(e *ledger.Event) {
 	switch e.Kind {
 	case ledger.KindNode:
 		w.nodes[e.Node] = e.Machine
+	case ledger.KindSelector:
+		for name, n := range w.nodes {
+			m := *n
+			m.Unlist(func(id string) bool { return id == e.Select.ID })
+			if slices.Contains(e.Select.Nodes, name) {
+				m.List(e.Select.ID, e.Select.Closed)
+			}
+			w.nodes[name] = &m
+		}
+		w.closed[e.Select.ID] = e.Select.Closed
 	case ledger.KindApp:
+		before := w.apps[e.App]
 		w.apps[e.App] = e.Spec
+		w.drop(before)
 	case ledger.KindRule:
 		if e.Reset {
 			w.rules = nil
@@ -75,6 +88,13 @@ func (w *world) apply(e *ledger.Event) {
 	}
 }
 
+// drop forgets the selector of an app that has another now, or is gone, if no app has it any more.
+func (w *world) drop(before *ledger.App) {
+	if before != nil && !slices.ContainsFunc(slices.Collect(maps.Values(w.apps)), func(a *ledger.App) bool { return a.Selector == before.Selector }) {
+		delete(w.closed, before.Selector)
+	}
+}
+
 func (w *world) forget(e *ledger.Event) {
 	for uid, p := range w.pods {
 		if e.Node != "" && p.node == e.Node {
@@ -91,7 +111,9 @@ func (w *world) forget(e *ledger.Event) {
 		delete(w.opened, e.Node)
 		return
 	}
+	before := w.apps[e.App]
 	delete(w.apps, e.App)
+	w.drop(before)
 	delete(w.seen, e.App)
 	delete(w.expected, e.App)
 	if w.last == e.App {
@@ -191,7 +213,7 @@ func (w *world) free(node, dim string) int64 {
 // fits is the definition of what our own model allows.
 func (w *world) fits(app, node string) bool {
 	a := w.apps[app]
-	if slices.Contains(w.nodes[node].Refuses, a.Selector) {
+	if n := w.nodes[node]; w.closed[a.Selector] && !slices.Contains(n.Admits, a.Selector) || !w.closed[a.Selector] && slices.Contains(n.Refuses, a.Selector) {
 		return false
 	}
 	for _, dim := range []string{"cpu", "memory", "pods", "disk"} {
@@ -341,6 +363,6 @@ func newWorld() *world {
 	return &world{
 		nodes: map[string]*ledger.Machine{}, apps: map[string]*ledger.App{}, pods: map[string]*standing{},
 		expected: map[string]float64{}, lastUsed: map[string]uint64{}, opened: map[string]uint64{}, seen: map[string]int64{},
-		reserved: map[[2]string]int32{},
+		reserved: map[[2]string]int32{}, closed: map[string]bool{},
 	}
 }
