@@ -26,7 +26,8 @@ type Trace struct {
 	Items      int      `json:"items"`
 	Apps       int      `json:"apps"`
 	Dimensions []string `json:"dimensions"`
-	Fleet      string   `json:"fleet"` // "open" or "fixed"
+	Fleet      string   `json:"fleet"`             // "open" or "fixed"
+	Ignored    int      `json:"ignored,omitempty"` // items with constraints that no figure heeds
 
 	Machines int       `json:"-"` // in the fleet; negative = without limit
 	Mixed    bool      `json:"-"` // machines differ in cost

@@ -166,7 +166,7 @@ func ordersOf(comparisons []Comparison) string {
 
 // notes are the caveats below a table.
 func notes(comparisons []Comparison) []string {
-	return append(provenance(comparisons), fallbackNotes(comparisons)...)
+	return slices.Concat(provenance(comparisons), ignoredNotes(comparisons), fallbackNotes(comparisons))
 }
 
 // provenance says what a forecast was worth and which weights decided.
@@ -187,6 +187,16 @@ func provenance(comparisons []Comparison) (lines []string) {
 	}
 	for _, w := range sortedKeys(weights) {
 		lines = append(lines, "weights of "+w)
+	}
+	return lines
+}
+
+// ignoredNotes says how many items have constraints that no figure heeds.
+func ignoredNotes(comparisons []Comparison) (lines []string) {
+	for i := range comparisons {
+		if t := &comparisons[i].Trace; t.Ignored > 0 {
+			lines = append(lines, fmt.Sprintf("%s: no figure heeds constraints of %d items", t.Name, t.Ignored))
+		}
 	}
 	return lines
 }

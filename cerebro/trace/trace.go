@@ -45,6 +45,16 @@ func (t *Trace) Fixed() (map[string]any, error) {
 	return fixed, nil
 }
 
+// Ignored returns the requests that have constraints which the trace does not, each with what they depend on: the
+// source's ignored. What is said of a trace with any holds without these constraints.
+func (t *Trace) Ignored() (map[string]any, error) {
+	ignored, ok := t.Source["ignored"].(map[string]any)
+	if t.Source["ignored"] != nil && !ok {
+		return nil, errors.New("trace.yaml: source.ignored: want requests, each with what it depends on")
+	}
+	return ignored, nil
+}
+
 // A Request asks for Count items of one app, numbered from 0.
 type Request struct {
 	Name  string

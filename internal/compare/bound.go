@@ -256,6 +256,11 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 		}
 		out.Machines += m.Count
 	}
+	ignored, err := t.Ignored()
+	if err != nil {
+		return report.Trace{}, err
+	}
+	out.Ignored = len(ignored)
 	out.Mixed = slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Cost != t.Instance.Machines[0].Cost })
 	out.Currency, _ = t.Source["currency"].(string)
 	out.Seconds = seconds(t)

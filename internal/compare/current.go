@@ -73,6 +73,7 @@ func drainable(t *trace.Trace) (machines []string, items int) {
 	if slices.ContainsFunc(t.Placed, func(p trace.Placed) bool { return len(p.Devices) > 0 }) {
 		return nil, 0
 	}
+	fixed, _ := t.Fixed() // an error is reported where the trace is read
 	d := drain{state: binpack.NewState(t.Instance)}
 	for _, p := range t.Placed {
 		m := d.state.MachineAt(p.Line, p.Index)
@@ -81,13 +82,19 @@ func drainable(t *trace.Trace) (machines []string, items int) {
 		}
 	}
 	d.scorer = rule.BestFit{}.Scorer(d.state)
+	stays := map[int32]bool{} // machines with an item that must not move
+	for _, p := range t.Placed {
+		if fixed[t.Requests[p.Request].Name] != nil {
+			stays[d.state.MachineAt(p.Line, p.Index)] = true
+		}
+	}
 	stood := make([]int, d.state.Size())
 	for m := range stood {
 		stood[m] = int(d.state.Items(int32(m)))
 	}
 	failed := 0
 	for _, m := range d.emptiest() {
-		if !d.empty(m) {
+		if stays[m] || !d.empty(m) {
 			if failed++; failed == enough {
 				break
 			}

@@ -50,6 +50,10 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	default:
 		r.add("%s: each policy places %s again, in the order of its lines", t.Name, the)
 	}
+	fixed, _ := t.Fixed()
+	if n := len(fixed); n > 0 && c.opt.Repack {
+		r.add("%s: items that must not move: %d, each with the reason in trace.yaml; they are placed again all the same, but not by sigma rebalance", t.Name, n)
+	}
 	if !named {
 		return
 	}
@@ -61,7 +65,7 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	const most = 8
 	switch n := len(drained); {
 	case n == 0:
-		r.add("%s: %s no machine could be drained: of none do all items fit on the others in use", t.Name, stands)
+		r.add("%s: %s no machine could be drained: of none may all items move and fit on the others in use", t.Name, stands)
 	case n == 1:
 		r.add("%s: %s 1 machine could be drained, with its items (%d) moved to others in use: %s", t.Name, stands, moved, drained[0])
 	case n <= most:

@@ -35,6 +35,13 @@ type Planned struct {
 
 // Report returns the figures of a plan of the trace that head describes.
 func (p *Plan) Report(head report.Trace) PlanReport {
+	ignored, _ := p.t.Ignored() // the head has the error
+	head.Ignored = 0            // what stays where it stands is not placed by the plan
+	for _, q := range p.t.Requests[p.t.Initial:] {
+		if ignored[q.Name] != nil {
+			head.Ignored += int(q.Count)
+		}
+	}
 	out := PlanReport{head, p.Bound, Planned{
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
 		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
@@ -69,7 +76,7 @@ func (plans Plans) Print(out io.Writer, timing bool) error {
 			seconds = fmt.Sprintf("\t%.2f", p.Plan.Seconds)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Plan.Placed+p.Plan.Unplaced+p.Plan.Standing, p.Plan.Machines, p.Plan.Cost,
-			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result())
+			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result(p.Trace.Ignored))
 	}
 	return w.Flush()
 }
@@ -98,8 +105,10 @@ func (plans Plans) Incomplete() error {
 }
 
 // result describes in words whether a plan is proven.
-func (p *Planned) result() string {
+func (p *Planned) result(ignored int) string {
 	switch {
+	case p.Proven && ignored > 0:
+		return fmt.Sprintf("proven optimal without the constraints of %d items", ignored)
 	case p.Proven:
 		return "proven optimal"
 	case p.Unplaced > 0:

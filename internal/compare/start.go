@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -175,8 +176,8 @@ func (r *startReader) read(p trace.Placement) error {
 func (r *startReader) start() (*Start, error) {
 	s := &Start{t: r.t}
 	fixed, err := r.t.Fixed()
-	if err != nil {
-		return nil, err
+	if _, ignored := r.t.Ignored(); err != nil || ignored != nil {
+		return nil, cmp.Or(err, ignored)
 	}
 	for request, items := range r.items {
 		for number, it := range items {

@@ -92,7 +92,7 @@ func podRejections(q *snapshot.Question) []rejection {
 		name := q.State.NodeName(m)
 		why := state.Why(app, m)
 		switch taint := q.Unready[name]; {
-		case why.Kind == binpack.Accepted && taint != "":
+		case why.Kind == binpack.WrongType && taint != "":
 			unready["the node has the taint "+taint]++
 		case why.Kind == binpack.Accepted:
 			elsewhere++

@@ -33,7 +33,7 @@ func sameConstraints(a, b *v1.Pod) bool {
 			return false
 		}
 	}
-	return slices.EqualFunc(antiAffinity(a), antiAffinity(b), equalTerms) && sameSoft(a, b) && evenZones(a) == evenZones(b) &&
+	return slices.EqualFunc(podspec.AntiAffinity(a), podspec.AntiAffinity(b), equalTerms) && sameSoft(a, b) && evenZones(a) == evenZones(b) &&
 		a.Annotations[podspec.SendsAnnotation] == b.Annotations[podspec.SendsAnnotation]
 }
 
@@ -49,19 +49,4 @@ func equalTerms(a, b v1.PodAffinityTerm) bool {
 	return a.TopologyKey == b.TopologyKey && metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
 		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
 		slices.Equal(a.Namespaces, b.Namespaces)
-}
-
-// antiAffinity are the required terms that keep pods off one node, or out of one zone.
-func antiAffinity(pod *v1.Pod) []v1.PodAffinityTerm {
-	a := pod.Spec.Affinity
-	if a == nil || a.PodAntiAffinity == nil {
-		return nil
-	}
-	var terms []v1.PodAffinityTerm
-	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if t.TopologyKey == v1.LabelHostname || t.TopologyKey == v1.LabelTopologyZone {
-			terms = append(terms, t)
-		}
-	}
-	return terms
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	packing "github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // replanSteps bounds the search for other places: a review must not hold up the pods to come.
@@ -34,13 +35,10 @@ type loss struct {
 	kept map[string]int32 // pods by node that room is reserved for, where these are planned again too
 }
 
-// unready reports whether the control plane keeps all pods off a node because it does not
-// hear from it.
+// unready reports whether a node's condition keeps pods off.
 func unready(n *ledger.Node) bool {
 	object, ok := n.Object.(*v1.Node)
-	return ok && slices.ContainsFunc(object.Spec.Taints, func(t v1.Taint) bool {
-		return (t.Key == v1.TaintNodeUnreachable || t.Key == v1.TaintNodeNotReady) && t.Effect != v1.TaintEffectPreferNoSchedule
-	})
+	return ok && podspec.Unwell(object) != nil
 }
 
 // losses lists what was lost: on nodes that were there and are gone, are cordoned or not

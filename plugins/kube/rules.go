@@ -11,6 +11,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Rule is a parsed PlacementRule.
@@ -123,10 +124,7 @@ type term struct {
 
 func newTerms(pod *v1.Pod) []term {
 	var out []term
-	for _, t := range antiAffinity(pod) {
-		if len(t.MatchLabelKeys)+len(t.MismatchLabelKeys) > 0 {
-			continue // of one revision: left to upstream's filter
-		}
+	for _, t := range podspec.AntiAffinity(pod) {
 		if own, ok := newTerm(pod, &t); ok {
 			if t.TopologyKey == v1.LabelTopologyZone {
 				own.domain = zone
@@ -147,7 +145,7 @@ func newTerm(pod *v1.Pod, t *v1.PodAffinityTerm) (term, bool) {
 	if len(namespaces) == 0 {
 		namespaces = []string{pod.Namespace}
 	}
-	// A selector of namespaces by their labels is left to upstream's filter.
+	// A required term by the labels of namespaces is not known (podspec.Unknown); a preferred one is taken for the pod's own.
 	anywhere := t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
 	return term{node, selector, namespaces, anywhere}, true
 }

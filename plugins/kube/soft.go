@@ -86,10 +86,6 @@ func sameWords(a, b *metav1.LabelSelector) bool {
 	return len(a.MatchExpressions)+len(b.MatchExpressions) == 0 && maps.Equal(a.MatchLabels, b.MatchLabels)
 }
 
-// manyDomains is a minDomains that no cluster has so many zones as: nothing counts as the fewest
-// then, and maxSkew is the most of a zone. docs/autoscalers.md states limits in that way.
-const manyDomains = 1000
-
 // evenZones are the limits of a pod's own hard topology spread by zone, where it picks the pod
 // itself; pods of its group count. Spread of one revision is left to upstream's filter.
 func evenZones(pod *v1.Pod) (limits binpack.ZoneLimits) {
@@ -98,7 +94,7 @@ func evenZones(pod *v1.Pod) (limits binpack.ZoneLimits) {
 		if c.WhenUnsatisfiable != v1.DoNotSchedule || c.TopologyKey != v1.LabelTopologyZone || len(c.MatchLabelKeys) > 0 || !ok || !own.matches(pod) {
 			continue
 		}
-		if c.MinDomains != nil && *c.MinDomains >= manyDomains {
+		if c.MinDomains != nil && *c.MinDomains >= podspec.ManyDomains {
 			limits = limits.And(binpack.ZoneLimits{Limit: c.MaxSkew})
 		} else {
 			limits = limits.And(binpack.ZoneLimits{Skew: c.MaxSkew})

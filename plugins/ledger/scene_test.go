@@ -221,16 +221,6 @@ func (s *scene) nodeChanges() {
 	s.do(&ledger.Event{Kind: ledger.KindNode, Node: name, Machine: m})
 }
 
-func (s *scene) selector() {
-	of := &ledger.Selection{ID: oneOf(s.d, "", "a", "b"), Closed: s.d.IntN(2) == 0}
-	for _, name := range slices.Sorted(maps.Keys(s.w.nodes)) {
-		if s.d.IntN(2) == 0 {
-			of.Nodes = append(of.Nodes, name)
-		}
-	}
-	s.do(&ledger.Event{Kind: ledger.KindSelector, Select: of})
-}
-
 func (s *scene) nodeGoes() {
 	if name, ok := s.someNode(); ok {
 		s.do(&ledger.Event{Kind: ledger.KindForget, Node: name})

@@ -34,7 +34,7 @@ type Request struct {
 	// MaxGrace is the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
 	MaxGrace time.Duration
 	// Stays reports whether a pod must not be evicted now, beyond what the pod says itself:
-	// because of a disruption budget. nil = none must stay.
+	// because of a disruption budget, or of what others say. nil = none must stay.
 	Stays func(*v1.Pod) bool
 	// Engaged reports whether others have a claim on a workload's pods, by group.
 	Engaged func(group string) bool
@@ -56,7 +56,7 @@ var budgets = []int{1, 2, 4, 8, 16, 32}
 // node of the pod takes no other. No pod of higher priority moves.
 func Find(l *ledger.Ledger, r Request) (list []Move, node string) {
 	app := l.App(r.App)
-	if app == nil || r.Chain < 1 || len(r.Nodes) == 0 || podspec.UnknownConstraint(r.Pod) != "" || r.engaged(app.Group()) {
+	if app == nil || r.Chain < 1 || len(r.Nodes) == 0 || podspec.Unknown(r.Pod) != "" || r.engaged(app.Group()) {
 		return nil, ""
 	}
 	if least := app.Spec().SpreadMin; least > 1 {
@@ -313,7 +313,7 @@ func (r *Request) mayMove(p *ledger.Pod) bool {
 	if object.Spec.SchedulerName != r.Pod.Spec.SchedulerName { // another one decides where its replacement goes
 		return false
 	}
-	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object, r.MaxGrace) == "" && (r.Stays == nil || !r.Stays(object))
+	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object, r.MaxGrace, nil) == "" && (r.Stays == nil || !r.Stays(object))
 }
 
 // isClosed reports whether nothing may change on a node.
@@ -334,9 +334,7 @@ func overfull(state *binpack.State, machine int32) bool {
 // ready reports whether a node takes new pods: no taint for its condition keeps them off.
 func ready(n *ledger.Node) bool {
 	object, ok := n.Object.(*v1.Node)
-	return ok && !slices.ContainsFunc(object.Spec.Taints, func(t v1.Taint) bool {
-		return strings.HasPrefix(t.Key, "node.kubernetes.io/") && t.Effect != v1.TaintEffectPreferNoSchedule
-	})
+	return ok && podspec.Unwell(object) == nil
 }
 
 // roomInAll reports whether the nodes together have the room that the pod needs.

@@ -141,11 +141,11 @@ func (m *Mover) mayGoOn(c *chain, pod *v1.Pod) error {
 	case now == nil || now.UID != pod.UID:
 		return end(changed, "%s/%s is gone", pod.Namespace, pod.Name)
 	}
-	if reason := podspec.Movable(now, m.engine.MaxGrace()); reason != "" {
+	if reason := podspec.Movable(now, m.engine.MaxGrace(), nil); reason != "" {
 		return end(changed, "%s/%s must stay: %s", pod.Namespace, pod.Name, reason)
 	}
 	if m.cluster.Stays()(now) {
-		return end(refused, "a disruption budget keeps %s/%s", pod.Namespace, pod.Name)
+		return end(refused, "a disruption budget, or a constraint of another pod, keeps %s/%s", pod.Namespace, pod.Name)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ const (
 type Cluster interface {
 	// Pod is one as an informer has it; nil = gone.
 	Pod(namespace, name string) *v1.Pod
-	// Stays returns which pods a disruption budget keeps where they are now.
+	// Stays returns which pods a disruption budget, or what others say ([podspec.Others]), keeps where they are now.
 	Stays() func(*v1.Pod) bool
 	// Ends reports whether a pod on a node is being deleted. It is called in a pod's cycle.
 	Ends(node string) bool

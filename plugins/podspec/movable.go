@@ -13,13 +13,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
-// What owners write on pods that must stay. Karpenter and cluster-autoscaler obey them too.
-const (
-	doNotDisrupt  = "karpenter.sh/do-not-disrupt"                                  // "true"
-	safeToEvict   = "cluster-autoscaler.kubernetes.io/safe-to-evict"               // "false", or "true" for one with local storage
-	volumesToLose = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" // their names
-)
-
 // MaxGrace is the longest grace period of a pod that is evicted, unless a setting says something else.
 const MaxGrace = 15 * time.Minute
 
@@ -50,11 +43,11 @@ func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
 }
 
 // Movable returns why a pod must not be evicted in order that its replacement lands on a
-// planned node; "" when it may. It reads the pod alone: disruption budgets and the number of
+// planned node; "" when it may. Disruption budgets and the number of
 // replicas are the caller's business. Constraints that our model of a node does not have make
-// a pod immovable, since its replacement might not land. A grace period above a ceiling, 0 = [MaxGrace],
-// makes it immovable too.
-func Movable(pod *v1.Pod, ceiling time.Duration) (reason string) {
+// a pod immovable, since its replacement might not land, those of others among them; nil others have none.
+// A grace period above a ceiling, 0 = [MaxGrace], makes it immovable too.
+func Movable(pod *v1.Pod, ceiling time.Duration, others *Others) (reason string) {
 	switch controller := metav1.GetControllerOfNoCopy(pod); {
 	case !Moves(pod):
 		return "it is part of its node"
@@ -68,15 +61,16 @@ func Movable(pod *v1.Pod, ceiling time.Duration) (reason string) {
 		return "it is not ready"
 	case pod.Spec.RestartPolicy == v1.RestartPolicyNever || pod.Spec.RestartPolicy == v1.RestartPolicyOnFailure:
 		return "its work would begin again"
-	case pod.Annotations[doNotDisrupt] == "true":
-		return "its annotation forbids it: " + doNotDisrupt
-	case pod.Annotations[safeToEvict] == "false":
-		return "its annotation forbids it: " + safeToEvict
+	case optedOut(ofPods, pod.Annotations) != "":
+		return "its annotation forbids it: " + optedOut(ofPods, pod.Annotations)
 	case localStorage(pod):
 		return "it has local storage"
 	}
-	if what := UnknownConstraint(pod); what != "" {
+	if what := others.Unknown(pod); what != "" {
 		return "where it may go depends on " + what
+	}
+	if zoned(pod) {
+		return "where it may go depends on the zones of others"
 	}
 	return AboveCeiling(pod, ceiling)
 }
@@ -99,40 +93,4 @@ func localStorage(pod *v1.Pod) bool {
 		local := v.HostPath != nil || v.EmptyDir != nil && v.EmptyDir.Medium != v1.StorageMediumMemory
 		return local && !slices.Contains(lost, v.Name)
 	})
-}
-
-// UnknownConstraint names what the scheduler heeds for a pod and our model does not know; "" =
-// nothing.
-func UnknownConstraint(pod *v1.Pod) string {
-	s := &pod.Spec
-	if slices.ContainsFunc(s.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil }) {
-		return "its volumes"
-	}
-	if len(s.ResourceClaims) > 0 {
-		return "its resource claims"
-	}
-	if pod.Status.ExtendedResourceClaimStatus != nil {
-		return "the devices that a driver serves it"
-	}
-	for _, list := range [][]v1.Container{s.Containers, s.InitContainers} {
-		for i := range list {
-			if slices.ContainsFunc(list[i].Ports, func(p v1.ContainerPort) bool { return p.HostPort > 0 }) {
-				return "its host ports"
-			}
-		}
-	}
-	if slices.ContainsFunc(s.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }) {
-		return "its topology spread"
-	}
-	if a := s.Affinity; a != nil {
-		if a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			return "its pod affinity"
-		}
-		if a.PodAntiAffinity != nil && slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t v1.PodAffinityTerm) bool {
-			return t.TopologyKey != v1.LabelHostname
-		}) {
-			return "its anti-affinity by zone or the like"
-		}
-	}
-	return ""
 }

@@ -96,7 +96,7 @@ func TestMovable(t *testing.T) {
 		}
 		owned("ReplicaSet")(p)
 		c.edit(p)
-		if got := Movable(p, 0); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+		if got := Movable(p, 0, nil); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q in it", c.name, got, c.want)
 		}
 	}

@@ -1,8 +1,6 @@
 package podspec
 
 import (
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -38,17 +36,11 @@ func HasRoom(pod *v1.Pod, nodes []v1.Node, pods []v1.Pod) bool {
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		if !n.Spec.Unschedulable && selector.Admits(n) && !unready(n, pod) && fits(demand, Amounts(n.Status.Allocatable), used[n.Name], served) {
+		if !n.Spec.Unschedulable && selector.Admits(n) && fits(demand, Amounts(n.Status.Allocatable), used[n.Name], served) {
 			return true
 		}
 	}
 	return false
-}
-
-// unready reports whether a node's condition keeps a pod off: a temporary taint, which
-// [Selector.Admits] passes over.
-func unready(node *v1.Node, pod *v1.Pod) bool {
-	return Untolerated(node, pod.Spec.Tolerations, func(t *v1.Taint) bool { return strings.HasPrefix(t.Key, temporary) }) != nil
 }
 
 func fits(demand, capacity, used map[string]int64, served map[string]bool) bool {

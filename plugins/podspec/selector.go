@@ -27,10 +27,6 @@ type Selector struct {
 	required     *v1.NodeSelector
 }
 
-// temporary are taints that come and go with a node's condition: they are not part
-// of what kind of machine it is. Upstream's filters heed them.
-const temporary = "node.kubernetes.io/"
-
 // A Label is a label of a node, or with an empty key its name.
 type Label struct{ Key, Value string }
 
@@ -103,7 +99,7 @@ func NewSelector(pod *v1.Pod) *Selector {
 		key.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	for _, t := range pod.Spec.Tolerations {
-		if !strings.HasPrefix(t.Key, temporary) {
+		if !byDefault(&t) && t.Key != v1.TaintNodeUnschedulable {
 			t.TolerationSeconds = nil
 			key.Tolerations = append(key.Tolerations, t)
 		}
@@ -129,18 +125,8 @@ func (s *Selector) Admits(node *v1.Node) bool {
 	if ok, err := s.affinity.Match(node); err != nil || !ok {
 		return false
 	}
-	return Untolerated(node, s.tolerations, func(t *v1.Taint) bool { return !strings.HasPrefix(t.Key, temporary) }) == nil
-}
-
-// Untolerated returns the first taint of a node that keeps a pod with some tolerations
-// off, among those that a condition holds for; nil: none. Tolerations that compare numbers
-// count: an API server without them refuses such a pod.
-func Untolerated(node *v1.Node, tolerations []v1.Toleration, counts func(*v1.Taint) bool) *v1.Taint {
-	taint, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, tolerations, func(t *v1.Taint) bool {
-		return (t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute) && counts(t)
+	_, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, s.tolerations, func(t *v1.Taint) bool {
+		return keeps(t) && t.Key != v1.TaintNodeUnschedulable // a cordon
 	}, true)
-	if !found {
-		return nil
-	}
-	return &taint
+	return !found
 }

@@ -60,13 +60,7 @@ func TestSelectorIsTheSchedulers(t *testing.T) {
 	require.Less(t, len(verdicts), 1990) // some came twice
 }
 
-// Taints of a node's condition come and go: they are not what kind of machine it is.
-func TestConditionsAreNoSelector(t *testing.T) {
-	n := &v1.Node{Spec: v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeNotReady, Effect: v1.TaintEffectNoExecute}}}}
-	require.True(t, podspec.NewSelector(podOf("x")).Admits(n))
-	n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "gpu", Effect: v1.TaintEffectNoSchedule})
-	require.False(t, podspec.NewSelector(podOf("x")).Admits(n))
-
+func TestDefaultTolerations(t *testing.T) {
 	// What the API server adds to every pod makes no selector of its own.
 	defaults := podOf("x", func(p *v1.Pod) {
 		for _, key := range []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // What is written on a node that is cordoned. cluster-autoscaler and Karpenter remove an empty
@@ -26,15 +27,12 @@ const (
 // back.
 const maxAhead = 7 * 24 * time.Hour
 
-// staying are annotations of nodes that must not be removed, and so are not emptied.
-var staying = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"}
+// mustStay reports whether a node must not be removed, and so is not emptied.
+func mustStay(n *v1.Node) bool { return podspec.StaysNode(n) != "" }
 
-func mustStay(n *v1.Node) bool {
-	return slices.ContainsFunc(staying, func(name string) bool { return n.Annotations[name] == "true" })
-}
-
+// isReady reports whether a node's conditions, and the taints for them, let pods come.
 func isReady(n *v1.Node) bool {
-	return !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
+	return podspec.Unwell(n) == nil && !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
 	})
 }

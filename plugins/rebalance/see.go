@@ -81,8 +81,8 @@ func (c *controller) lost(w *work, u *unit, n *v1.Node, s *scene, nodes map[stri
 		switch {
 		case p == nil:
 			return nameOf(m.item.pod) + " is gone"
-		case podspec.Movable(p, c.MaxGrace) != "":
-			return nameOf(p) + " must stay: " + podspec.Movable(p, c.MaxGrace)
+		case podspec.Movable(p, c.MaxGrace, s.others) != "":
+			return nameOf(p) + " must stay: " + podspec.Movable(p, c.MaxGrace, s.others)
 		case p.Spec.SchedulerName != c.Profile:
 			return nameOf(p) + " is of the scheduler " + p.Spec.SchedulerName
 		case s.stand[m.group] < int(w.object.Spec.MinReplicas) && !s.away[m.group]:
@@ -115,10 +115,11 @@ type scene struct {
 	due      map[string]map[string]int64 // of that, what is to come: begun and not there
 	occupied bool                        // a pod that could move stands on the unit's node
 	stranger string                      // one that the plan does not know
+	others   *podspec.Others             // what pods say of others
 }
 
 func newScene(u *unit, pods []*v1.Pod, appLabel string) *scene {
-	s := &scene{byUID: map[types.UID]*v1.Pod{}, group: map[*v1.Pod]string{}, stand: map[string]int{}, away: map[string]bool{}, ending: map[string]bool{}, taken: map[string]map[string]int64{}, due: map[string]map[string]int64{}}
+	s := &scene{byUID: map[types.UID]*v1.Pod{}, group: map[*v1.Pod]string{}, stand: map[string]int{}, away: map[string]bool{}, ending: map[string]bool{}, taken: map[string]map[string]int64{}, due: map[string]map[string]int64{}, others: podspec.NewOthers(pods)}
 	groups, spaces, known := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, m := range u.moves {
 		groups[m.group], spaces[m.item.pod.Namespace], known[m.item.pod.UID] = true, true, true

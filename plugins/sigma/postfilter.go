@@ -20,6 +20,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/mover"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // PostFilter makes room for a pod that fits on no node. It succeeds, with the node that is to
@@ -117,13 +118,15 @@ func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
 	return pod
 }
 
-// Stays implements [mover.Cluster]. Where budgets cannot be read, all pods stay.
+// Stays implements [mover.Cluster]. Where budgets or pods cannot be read, all pods stay.
 func (c *moverCluster) Stays() func(*v1.Pod) bool {
 	list, err := c.budgets.List(labels.Everything())
-	if err != nil {
+	pods, unread := c.pods.List(labels.Everything())
+	if err != nil || unread != nil {
 		return func(*v1.Pod) bool { return true }
 	}
-	return mover.Budgets(list)
+	budgets, others := mover.Budgets(list), podspec.NewOthers(pods)
+	return func(p *v1.Pod) bool { return budgets(p) || others.Unknown(p) != "" }
 }
 
 // Ends implements [mover.Cluster].

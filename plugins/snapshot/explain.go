@@ -32,7 +32,7 @@ type Question struct {
 
 	// Of a cluster.
 	Cordoned []string          // nodes that are no machines of the state
-	Unready  map[string]string // nodes that only a taint closes to the pod, with the taint
+	Unready  map[string]string // nodes that their condition closes to the pod, with the taint
 	Beyond   []string          // requirements of the pod that only a scheduler's filters check
 	Waits    string            // the scheduler's reason; "": it gave none
 	object   *v1.Pod
@@ -87,7 +87,7 @@ func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Quest
 	}
 	q.App = app.Name()
 	q.allow()
-	q.Beyond = beyond(pod)
+	q.Beyond = p.others().Unknowns(pod)
 	for _, name := range cluster.LeftOut(pod) {
 		q.Beyond = append(q.Beyond, "devices of "+name)
 	}
@@ -114,52 +114,22 @@ func (q *Question) Refusal(node string) string {
 
 // taint returns the first taint of a node that the pod does not tolerate; "": none.
 func (q *Question) taint(n *v1.Node) string {
-	taint := podspec.Untolerated(n, q.object.Spec.Tolerations, func(*v1.Taint) bool { return true })
+	taint := podspec.Untolerated(n, q.object.Spec.Tolerations)
 	if taint == nil {
 		return ""
 	}
 	return taint.ToString()
 }
 
-// allow finds the machines that may take the pod. The packing model ignores taints
-// that come and go with a node's condition; a scheduler's filters do not.
+// allow finds the machines that may take the pod, and the nodes that their condition closes to it.
 func (q *Question) allow() {
+	q.Allowed = append(q.Allowed, q.State.Fits(q.State.AppIndex(q.App), nil)...)
 	q.Unready = map[string]string{}
-	for _, m := range q.State.Fits(q.State.AppIndex(q.App), nil) {
-		name := q.State.NodeName(m)
-		if taint := q.taint(q.nodes[name]); taint != "" {
+	for name, n := range q.nodes {
+		if taint := q.taint(n); taint != "" && podspec.Unwell(n) != nil {
 			q.Unready[name] = taint
-			continue
 		}
-		q.Allowed = append(q.Allowed, m)
 	}
-}
-
-// beyond lists the requirements of a pod that only a scheduler's filters check.
-func beyond(p *v1.Pod) []string {
-	var list []string
-	if slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }) {
-		list = append(list, "volume claims")
-	}
-	if slices.ContainsFunc(p.Spec.Containers, func(c v1.Container) bool {
-		return slices.ContainsFunc(c.Ports, func(o v1.ContainerPort) bool { return o.HostPort != 0 })
-	}) {
-		list = append(list, "host ports")
-	}
-	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-		list = append(list, "pod affinity")
-	}
-	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
-		slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, func(t v1.PodAffinityTerm) bool { return t.TopologyKey != v1.LabelHostname }) {
-		list = append(list, "anti-affinity across nodes")
-	}
-	if slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }) {
-		list = append(list, "topology spread")
-	}
-	if len(p.Spec.ResourceClaims) > 0 {
-		list = append(list, "resource claims")
-	}
-	return list
 }
 
 // Policy reads a PlacementPolicy of the cluster.

@@ -55,7 +55,7 @@ func TestAsk(t *testing.T) {
 	require.Equal(t, map[string]string{"late": "node.kubernetes.io/not-ready:NoExecute"}, q.Unready)
 	require.Equal(t, "the pod does not tolerate the taint gpu=yes:NoSchedule", q.Refusal("gpu"))
 	require.Equal(t, "0/6 nodes are available", q.Waits)
-	require.Equal(t, []string{"volume claims", "host ports", "pod affinity", "anti-affinity across nodes", "topology spread", "resource claims"}, q.Beyond)
+	require.Equal(t, []string{"its volumes", "its resource claims", "its host ports", "its topology spread", "its pod affinity"}, q.Beyond)
 	state := q.State.Columns()
 	require.Equal(t, 4.0, state.Known.Expected[q.State.AppIndex(q.App)])
 	require.EqualValues(t, 1, state.Seen()[q.State.AppIndex(q.App)], "it has arrived, as in a scheduler")

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,12 +28,12 @@ func (p *Picture) fixed(minReplicas int, maxGrace time.Duration, scheduler strin
 			stand[workload(pod)]++
 		}
 	}
-	fixed := map[string]string{}
+	fixed, others := map[string]string{}, p.others()
 	for _, pod := range p.Pods {
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		why := podspec.Movable(pod, maxGrace)
+		why := podspec.Movable(pod, maxGrace, others)
 		if why == "" && scheduler != "" && pod.Spec.SchedulerName != scheduler {
 			why = "another scheduler places it: " + pod.Spec.SchedulerName
 		}
@@ -52,4 +53,25 @@ func (p *Picture) fixed(minReplicas int, maxGrace time.Duration, scheduler strin
 		}
 	}
 	return fixed
+}
+
+// ignored returns the pods with constraints that a trace has not, each with what it depends on, by namespace/name.
+func (p *Picture) ignored() map[string]string {
+	ignored := map[string]string{}
+	for _, pod := range p.Pods {
+		if what := p.others().Unknowns(pod); (waits(pod) || pod.Spec.NodeName != "" && podspec.Moves(pod)) && len(what) > 0 {
+			ignored[nameOf(pod)] = strings.Join(what, ", ")
+		}
+	}
+	return ignored
+}
+
+// unwell says which nodes their condition closes.
+func (p *Picture) unwell() (notes []string) {
+	for _, n := range p.Nodes {
+		if t := podspec.Unwell(n); t != nil {
+			notes = append(notes, fmt.Sprintf("node %s takes no pods now that do not tolerate its taint %s", n.Name, t.ToString()))
+		}
+	}
+	return notes
 }

@@ -27,6 +27,15 @@ type Picture struct {
 	Declared *kube.Declared
 	Served   []string // extended resources that drivers serve
 	Notes    []string // what was left out, and why
+	// Others is what pods say of others, those on nodes that are not in the picture too; nil = the picture's pods alone.
+	Others *podspec.Others
+}
+
+func (p *Picture) others() *podspec.Others {
+	if p.Others == nil {
+		p.Others = podspec.NewOthers(p.Pods)
+	}
+	return p.Others
 }
 
 // notEnded selects the pods that have not ended: the others take no resources.
@@ -43,7 +52,37 @@ func (c *Client) Read(ctx context.Context) (*Picture, error) {
 		return nil, err
 	}
 	p.sort()
+	p.leaveOut()
 	return p, c.readWorkloads(ctx, p)
+}
+
+// fargate is the scheduler that has a node of its own made for each pod.
+const fargate = "fargate-scheduler"
+
+// noMachine reports whether a node is none that pods share: one that AWS Fargate makes for a pod, or a virtual one that
+// stands for a service without nodes (https://virtual-kubelet.io).
+func noMachine(n *v1.Node) bool {
+	return n.Labels["eks.amazonaws.com/compute-type"] == "fargate" || n.Labels["type"] == "virtual-kubelet" ||
+		slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return t.Key == "virtual-kubelet.io/provider" })
+}
+
+// leaveOut leaves out nodes that are no machines, and the pods that are there or wait for one. Others heed them all the same.
+func (p *Picture) leaveOut() {
+	out := map[string]bool{}
+	for _, n := range p.Nodes {
+		if noMachine(n) {
+			out[n.Name] = true
+		}
+	}
+	gone := func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] || pod.Spec.SchedulerName == fargate }
+	before := len(p.Pods)
+	others := podspec.NewOthers(p.Pods)
+	if p.Pods = slices.DeleteFunc(p.Pods, gone); len(p.Pods) == before && len(out) == 0 {
+		return
+	}
+	p.Others = others
+	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool { return out[n.Name] })
+	p.Notes = append(p.Notes, fmt.Sprintf("nodes of AWS Fargate and virtual nodes are no machines that pods share: %d, with %d pods, are left out", len(out), before-len(p.Pods)))
 }
 
 // sort orders nodes by name and pods by age, as the trace does.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -42,6 +43,8 @@ type Recorder struct {
 
 	priced   map[kube.PriceSource]int // nodes of the last picture by where their prices come from
 	fixed    map[string]string        // pods of the last picture that must not move, and why
+	ignored  map[string]string        // pods of the last picture that wait with constraints that a trace has not
+	unwell   []string                 // notes on nodes of the last picture
 	past     *history.History         // empty where stream is set
 	stream   *stream
 	log      *ledger.Log // nil: in memory only
@@ -131,7 +134,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		}})
 	}
 	r.show(p, now)
-	r.fixed = p.fixed(r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays)
+	r.fixed, r.ignored, r.unwell = p.fixed(r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays), p.ignored(), p.unwell()
 	if r.err != nil {
 		return r.err
 	}
@@ -280,15 +283,25 @@ func (r *Recorder) showWaiting(p *Picture) {
 func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, err error) {
 	t, notes, err = r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
 	if err == nil && r.log == nil { // a recording is of the past, and knows too little of it
-		fixed := map[string]any{}
-		for i := range t.Initial {
-			if why := r.fixed[t.Requests[i].Name]; why != "" {
-				fixed[t.Requests[i].Name] = why
+		fixed, ignored := map[string]any{}, map[string]any{}
+		for i := range t.Requests {
+			name := t.Requests[i].Name
+			if why := r.fixed[name]; why != "" && i < t.Initial {
+				fixed[name] = why
+			}
+			if why := r.ignored[name]; why != "" {
+				ignored[name] = why
 			}
 		}
 		if len(fixed) > 0 {
 			t.Source["fixed"] = fixed
 		}
+		if len(ignored) > 0 {
+			t.Source["ignored"] = ignored
+			first := slices.Min(slices.Collect(maps.Keys(ignored)))
+			notes = append(notes, fmt.Sprintf("pods with constraints that a trace has not: %d, of %s %s", len(ignored), first, ignored[first]))
+		}
+		notes = append(notes, r.unwell...)
 	}
 	notes = append(notes, r.missent...)
 	for i := range r.faults {

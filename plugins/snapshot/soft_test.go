@@ -51,7 +51,7 @@ func TestTraceOfLimitsByZone(t *testing.T) {
 	even := func(p *v1.Pod) {
 		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
 			MaxSkew: 2, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+			LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}, NodeTaintsPolicy: new(v1.NodeInclusionPolicyHonor),
 		}}
 	}
 	p := picture([]*v1.Node{node("n1", in("x")), node("n2", in("y"))}, pod("web", "web-1", "n1", "1", even), pod("db", "db-1", "n2", "1"))

@@ -1,0 +1,291 @@
+package podspec
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// read are the fields that the model of nodes has, that are looked at below, or that no filter of the scheduler
+// reads. Any other field of these types that a pod sets, so also one of a later Kubernetes, is a constraint that is
+// not known.
+var read = map[reflect.Type]map[string]bool{
+	reflect.TypeFor[v1.PodSpec](): set(
+		// The model has them, or they are looked at below.
+		"Volumes", "InitContainers", "Containers", "NodeSelector", "NodeName", "HostNetwork", "Affinity", "SchedulerName", "Tolerations",
+		"Overhead", "TopologySpreadConstraints", "SchedulingGates", "ResourceClaims", "Resources", "Priority",
+		// No filter reads them. What a runtime class asks for is in the overhead, the tolerations and the node selector of the pod.
+		"EphemeralContainers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "ServiceAccountName",
+		"DeprecatedServiceAccount", "AutomountServiceAccountToken", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext",
+		"ImagePullSecrets", "Hostname", "Subdomain", "HostAliases", "PriorityClassName", "DNSConfig", "ReadinessGates", "RuntimeClassName",
+		"EnableServiceLinks", "PreemptionPolicy", "SetHostnameAsFQDN", "OS", "HostUsers", "HostnameOverride",
+	),
+	reflect.TypeFor[v1.Container](): set(
+		"Ports", "Resources", "RestartPolicy",
+		"Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "ResizePolicy", "VolumeMounts", "VolumeDevices", "LivenessProbe",
+		"ReadinessProbe", "StartupProbe", "Lifecycle", "TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext",
+		"Stdin", "StdinOnce", "TTY",
+	),
+	reflect.TypeFor[v1.Affinity]():        set("NodeAffinity", "PodAffinity", "PodAntiAffinity"),
+	reflect.TypeFor[v1.NodeAffinity]():    set("RequiredDuringSchedulingIgnoredDuringExecution", "PreferredDuringSchedulingIgnoredDuringExecution"),
+	reflect.TypeFor[v1.PodAffinity]():     set("PreferredDuringSchedulingIgnoredDuringExecution"),
+	reflect.TypeFor[v1.PodAntiAffinity](): set("RequiredDuringSchedulingIgnoredDuringExecution", "PreferredDuringSchedulingIgnoredDuringExecution"),
+	reflect.TypeFor[v1.PodAffinityTerm](): set("LabelSelector", "Namespaces", "TopologyKey", "NamespaceSelector"),
+	reflect.TypeFor[v1.TopologySpreadConstraint](): set(
+		"MaxSkew", "TopologyKey", "WhenUnsatisfiable", "LabelSelector", "MinDomains", "NodeAffinityPolicy", "NodeTaintsPolicy",
+	),
+	reflect.TypeFor[v1.VolumeSource](): set( // that every node can have, any number of
+		"HostPath", "EmptyDir", "GitRepo", "Secret", "NFS", "DownwardAPI", "ConfigMap", "Projected", "Image", "Glusterfs", "CephFS", "AzureFile",
+	),
+}
+
+func set(names ...string) map[string]bool {
+	of := map[string]bool{}
+	for _, name := range names {
+		of[name] = true
+	}
+	return of
+}
+
+// notRead are the other fields of the types of read, by index.
+var notRead = func() map[reflect.Type][]int {
+	of := map[reflect.Type][]int{}
+	for t, names := range read {
+		for i := range t.NumField() {
+			if !names[t.Field(i).Name] {
+				of[t] = append(of[t], i)
+			}
+		}
+	}
+	return of
+}()
+
+// extra names a field that is set and not read; "" = none.
+func extra[T any](object *T) string {
+	v := reflect.ValueOf(object).Elem()
+	for _, i := range notRead[v.Type()] {
+		if f := v.Field(i); !f.IsZero() && (f.Kind() != reflect.Slice || f.Len() > 0) {
+			return v.Type().Field(i).Name
+		}
+	}
+	return ""
+}
+
+// Unknown names what the scheduler heeds for a pod and the model of nodes does not have, as far as the pod says it;
+// "" = nothing. What others keep off is in [Others].
+func Unknown(pod *v1.Pod) string { return first(unknowns(pod)) }
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+func unknowns(pod *v1.Pod) (list []string) {
+	add := func(what string) {
+		if !slices.Contains(list, what) {
+			list = append(list, what)
+		}
+	}
+	s := &pod.Spec
+	if field := extra(s); field != "" {
+		add("its spec." + field)
+	}
+	if slices.ContainsFunc(s.Volumes, func(v v1.Volume) bool { return extra(&v.VolumeSource) != "" }) {
+		add("its volumes")
+	}
+	if len(s.ResourceClaims) > 0 {
+		add("its resource claims")
+	}
+	if pod.Status.ExtendedResourceClaimStatus != nil {
+		add("the devices that a driver serves it")
+	}
+	for _, containers := range [][]v1.Container{s.Containers, s.InitContainers} {
+		for i := range containers {
+			c := &containers[i]
+			if field := extra(c); field != "" {
+				add("the " + field + " of its container " + c.Name)
+			}
+			if s.HostNetwork && len(c.Ports) > 0 || slices.ContainsFunc(c.Ports, func(p v1.ContainerPort) bool { return p.HostPort > 0 }) {
+				add("its host ports")
+			}
+		}
+	}
+	if slices.ContainsFunc(s.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return Hard(&c) && !EvenZones(&c) }) {
+		add("its topology spread")
+	}
+	a := s.Affinity
+	if a == nil {
+		return list
+	}
+	if field := extra(a); field != "" {
+		add("its affinity." + field)
+	}
+	if a.NodeAffinity != nil && extra(a.NodeAffinity) != "" {
+		add("its node affinity")
+	}
+	if a.PodAffinity != nil && extra(a.PodAffinity) != "" {
+		add("its pod affinity")
+	}
+	if a.PodAntiAffinity == nil {
+		return list
+	}
+	if extra(a.PodAntiAffinity) != "" {
+		add("its anti-affinity")
+	}
+	for i := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if why := unknownTerm(&a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]); why != "" {
+			add("its anti-affinity " + why)
+		}
+	}
+	return list
+}
+
+// Hard reports whether the scheduler keeps a pod off nodes because of a topology spread: a value that it does not know may
+// be a hard one.
+func Hard(c *v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != v1.ScheduleAnyway }
+
+// unknownTerm says what the model does not have of a required term of anti-affinity; "" = it has all.
+func unknownTerm(t *v1.PodAffinityTerm) string {
+	switch n := t.NamespaceSelector; {
+	case t.TopologyKey != v1.LabelHostname && t.TopologyKey != v1.LabelTopologyZone:
+		return "by " + t.TopologyKey
+	case n != nil && len(n.MatchLabels)+len(n.MatchExpressions) > 0:
+		return "by the labels of namespaces"
+	case extra(t) != "":
+		return "by " + extra(t)
+	}
+	return ""
+}
+
+// AntiAffinity are the required terms of a pod's anti-affinity that the model of nodes has.
+func AntiAffinity(pod *v1.Pod) (terms []v1.PodAffinityTerm) {
+	a := pod.Spec.Affinity
+	if a == nil || a.PodAntiAffinity == nil {
+		return nil
+	}
+	for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if unknownTerm(&t) == "" {
+			terms = append(terms, t)
+		}
+	}
+	return terms
+}
+
+// ManyDomains is a minDomains that no cluster has so many zones as: nothing counts as the fewest
+// then, and maxSkew is the most of a zone. docs/autoscalers.md states limits in that way.
+const ManyDomains = 1000
+
+// EvenZones reports whether a hard topology spread is one that the model of nodes has: over zones, with a most of each, or
+// among the nodes that the pod may use. Whether its selector picks others is in [Others].
+func EvenZones(c *v1.TopologySpreadConstraint) bool {
+	honors := func(p *v1.NodeInclusionPolicy) bool { return p != nil && *p == v1.NodeInclusionPolicyHonor }
+	return c.TopologyKey == v1.LabelTopologyZone && extra(c) == "" && (c.MinDomains != nil && *c.MinDomains >= ManyDomains ||
+		c.MinDomains == nil && honors(c.NodeTaintsPolicy) && (c.NodeAffinityPolicy == nil || honors(c.NodeAffinityPolicy)))
+}
+
+// zoned reports whether a pod is kept off zones by itself: the planners of moves know no zones.
+func zoned(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return Hard(&c) }) ||
+		slices.ContainsFunc(AntiAffinity(pod), func(t v1.PodAffinityTerm) bool { return t.TopologyKey == v1.LabelTopologyZone })
+}
+
+// Others are what pods of a cluster say about others and the model of nodes does not have: required anti-affinity by
+// other domains than nodes and zones, by the labels of namespaces, and that of pods which are part of their nodes.
+type Others struct {
+	terms []*foreign
+	known map[string]bool      // terms
+	in    map[string][]*v1.Pod // by namespace
+}
+
+// foreign is a term of a pod.
+type foreign struct {
+	of         string // namespace/name
+	selector   labels.Selector
+	anywhere   bool // perhaps in any namespace
+	namespaces []string
+	why        string
+}
+
+// NewOthers reads the pods of a cluster: all that have a node or wait, wherever they are.
+func NewOthers(pods []*v1.Pod) *Others {
+	o := &Others{known: map[string]bool{}, in: map[string][]*v1.Pod{}}
+	for _, p := range pods {
+		o.in[p.Namespace] = append(o.in[p.Namespace], p)
+		a := p.Spec.Affinity
+		if a == nil || a.PodAntiAffinity == nil || p.Spec.NodeName == "" || Ended(p) {
+			continue
+		}
+		for i := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			t := &a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
+			if why := unknownTerm(t); why != "" || !Moves(p) {
+				o.add(p, t, why)
+			}
+		}
+	}
+	return o
+}
+
+func (o *Others) add(p *v1.Pod, t *v1.PodAffinityTerm, why string) {
+	key := fmt.Sprint(p.Namespace, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
+	if o.known[key] {
+		return
+	}
+	o.known[key] = true
+	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
+	if err != nil {
+		return // the API server admits none
+	}
+	f := &foreign{of: p.Namespace + "/" + p.Name, selector: selector, anywhere: t.NamespaceSelector != nil, namespaces: t.Namespaces, why: why}
+	if len(f.namespaces) == 0 && !f.anywhere {
+		f.namespaces = []string{p.Namespace}
+	}
+	o.terms = append(o.terms, f)
+}
+
+// Unknown is [Unknown] with what others say. nil others say nothing.
+func (o *Others) Unknown(pod *v1.Pod) string { return first(o.Unknowns(pod)) }
+
+// Unknowns lists all that is not known.
+func (o *Others) Unknowns(pod *v1.Pod) []string {
+	list := unknowns(pod)
+	if o == nil {
+		return list
+	}
+	for _, f := range o.terms {
+		if (f.anywhere || slices.Contains(f.namespaces, pod.Namespace)) && f.selector.Matches(labels.Set(pod.Labels)) {
+			why := "the anti-affinity of " + f.of + " " + f.why
+			if f.why == "" {
+				why = "the anti-affinity of " + f.of + ", which is part of its node"
+			}
+			list = append(list, why)
+		}
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		if c := &pod.Spec.TopologySpreadConstraints[i]; Hard(c) && EvenZones(c) {
+			if of := o.counted(pod, c); of != "" {
+				list = append(list, "its topology spread, which counts "+of)
+			}
+		}
+	}
+	return list
+}
+
+// counted names the pods of others that a topology spread of a pod counts; "" = it counts those of its group alone.
+func (o *Others) counted(pod *v1.Pod, c *v1.TopologySpreadConstraint) string {
+	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		return "others than the pod"
+	}
+	for _, p := range o.in[pod.Namespace] {
+		if selector.Matches(labels.Set(p.Labels)) && Group(p, "") != Group(pod, "") {
+			return p.Namespace + "/" + p.Name
+		}
+	}
+	return ""
+}
