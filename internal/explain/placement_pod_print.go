@@ -19,7 +19,7 @@ func (v *Pod) Print(out io.Writer) error {
 	v.about(line)
 	line("fleet", "%s, %d of %d nodes in use", v.Fleet, v.InUse, v.Offered)
 	v.printRejected(w, "nodes")
-	fmt.Fprintln(w, "a node counts once, by the first reason in the order capacity, selector, limit, rules, spread, condition")
+	fmt.Fprintln(w, "a node counts once, by the first reason in the order capacity, selector or condition, limit, rules, spread")
 	if v.Compared < v.Candidates {
 		fmt.Fprintf(w, "compared\t%d\tof empty nodes that are alike the first only: the fleet is open\n", v.Compared)
 	}
