@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -46,9 +47,45 @@ func TestLargest(t *testing.T) {
 	require.ErrorContains(t, err, "the scheduler has no argument rebalancePrometheus")
 }
 
+// nodesAlone are a site's nodes.
+type nodesAlone []*v1.Node
+
+func (s nodesAlone) Nodes() []*v1.Node                   { return s }
+func (nodesAlone) Pods() []*v1.Pod                       { return nil }
+func (nodesAlone) Stays() func(*v1.Pod) bool             { return nil }
+func (nodesAlone) Lacks(context.Context) (string, error) { return "", nil }
+func (nodesAlone) Evict(context.Context, string, int, *v1.Pod) error {
+	return nil
+}
+func (nodesAlone) Evicted(context.Context, string) (int, error)       { return 0, nil }
+func (nodesAlone) Recent(context.Context) (func(*v1.Pod) bool, error) { return nil, nil }
+func (nodesAlone) PatchNode(context.Context, string, []byte) error    { return nil }
+
+// Tenant a's pods that no node would take, empty or not, stop no Rebalance.
+func TestTwoTenantsHopelessPods(t *testing.T) {
+	cordoned := node(0, "a")
+	cordoned.Spec.Unschedulable = true
+	c := newController(Options{Site: nodesAlone{cordoned}}, nil)
+	waits := func(cpu string, change func(*v1.Pod)) *v1.Pod {
+		p := pod("web", 1, 0, cpu)
+		p.Namespace, p.Spec.NodeName = "a", ""
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	reason := func(p *v1.Pod) string {
+		return c.spares(t.Context(), &v1alpha1.RebalanceStop{PendingPods: 1}, noon, []*v1.Pod{p}, nil).reason
+	}
+	require.Equal(t, "PodsWait", reason(waits("4", nil)), "the node that the Rebalance has cordoned would take it")
+	require.Empty(t, reason(waits("5", nil)))
+	require.Empty(t, reason(waits("1", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"pool": "none"} })))
+}
+
 // Nodes are spared while few pods wait and the query's answer is below its threshold.
 func TestSpares(t *testing.T) {
-	c := newController(Options{}, nil)
+	c := newController(Options{Site: nodesAlone{node(0, "a")}}, nil)
 	waiting := pod("web", 1, 0, "1")
 	waiting.Spec.NodeName = ""
 	waiting.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}

@@ -291,7 +291,7 @@ func TestStopIsForGood(t *testing.T) {
 		c.onEvict = func() {
 			c.onEvict = nil
 			p := c.add("xl")
-			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = apiresource.MustParse("8")
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = apiresource.MustParse("4")
 			c.later(2*time.Second, func() { delete(c.pods, p.UID) })
 		}
 		c.run(10 * time.Minute)

@@ -48,11 +48,12 @@ func (c *controller) stops(ctx context.Context, w *work, now time.Time, pods []*
 }
 
 // spares returns why the cluster cannot spare nodes now. Pods of the groups that are away do
-// not count as waiting.
+// not count as waiting, nor do those that no node would take if it were empty: another node is of no use to them.
 func (c *controller) spares(ctx context.Context, when *v1alpha1.RebalanceStop, now time.Time, pods []*v1.Pod, away []string) stop {
 	waiting, first := 0, ""
+	nodes := c.Site.Nodes()
 	for _, p := range pods {
-		if waits(p) && !slices.Contains(away, podspec.Group(p, c.AppLabel)) {
+		if waits(p) && !slices.Contains(away, podspec.Group(p, c.AppLabel)) && usesSome(p, nodes) {
 			waiting++
 			first = cmp.Or(first, nameOf(p))
 		}
@@ -87,6 +88,20 @@ func (a *answer) judge(threshold float64) stop {
 		return stop{"Query", fmt.Sprintf("The query of stopWhen returns %v, more than %v.", a.value, threshold)}
 	}
 	return stop{}
+}
+
+// usesSome reports whether some node, cordoned or not, would take a pod if it were empty.
+func usesSome(p *v1.Pod, nodes []*v1.Node) bool {
+	demand, selector := podspec.Demand(p), podspec.NewSelector(p)
+	return slices.ContainsFunc(nodes, func(n *v1.Node) bool {
+		room := podspec.Amounts(n.Status.Allocatable)
+		for dim, need := range demand {
+			if room[dim] < need {
+				return false
+			}
+		}
+		return selector.Admits(n)
+	})
 }
 
 // waits reports whether the scheduler has found no node for a pod.

@@ -92,7 +92,7 @@ func TestGoesWrong(t *testing.T) {
 		{"a replacement never comes", func(c *cluster) { c.barren = true }, nil, 0, "", 9, 3},
 		{"a pod waits", func(c *cluster) {}, func(c *cluster) {
 			p := c.add("xl")
-			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = apiresource.MustParse("8")
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = apiresource.MustParse("4")
 		}, 0, "PodsWait", 13, 1},
 		{"it is suspended", nil, func(c *cluster) {
 			o := c.object.DeepCopy()
