@@ -171,7 +171,13 @@ func TestRebalanceStops(t *testing.T) {
 	c.Kubectl(t, `{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: tidy}, spec: {
   mode: Auto, moves: 10%, movesPerHour: 60, inFlight: 2, stopWhen: {query: vector(2), threshold: 1.5}}}`, "apply", "-f", "-")
 	stops("Query", "returns 2, more than 1.5")
-	large := e2e.Pod(ns, "large", "8", "1Gi") // as much as an empty node has
+	var full string
+	for _, node := range before {
+		full = node
+	}
+	c.Kubectl(t, "", "label", "node", full, "large=yes")
+	large := e2e.Pod(ns, "large", "8", "1Gi") // which that node would take if it were empty
+	large.Spec.NodeSelector = map[string]string{"large": "yes"}
 	c.CreatePods(t, large)
 	c.WaitRefused(t, ns, 1)
 	c.Kubectl(t, "", "patch", "rebalance", "tidy", "--type=merge", "-p", `{"spec":{"stopWhen":{"query":"vector(1)"}}}`)
