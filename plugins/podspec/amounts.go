@@ -21,11 +21,19 @@ var Units = map[string]string{"cpu": "m"}
 // Pods is the name of the dimension that every pod needs one of.
 const Pods = string(v1.ResourcePods)
 
+// asScheduler are the options with which kube-scheduler counts a pod (PodInfo.CalculateResource in
+// k8s.io/kubernetes/pkg/scheduler/framework) with the default feature gates of the version in go.mod. A test
+// compares the sums on random pods.
+var asScheduler = podresource.PodResourcesOptions{
+	UseStatusResources: true, // InPlacePodVerticalScaling
+	InPlacePodLevelResourcesVerticalScalingEnabled: true,
+}
+
 // Demand is what a pod needs of each resource, in units, as kube-scheduler counts
 // it: init and sidecar containers, overhead, pod-level resources, and while a
 // resize is under way the larger of the old and the new.
 func Demand(pod *v1.Pod) map[string]int64 {
-	demand := Amounts(podresource.PodRequests(summable(pod), podresource.PodResourcesOptions{UseStatusResources: true}))
+	demand := Amounts(podresource.PodRequests(summable(pod), asScheduler))
 	demand[Pods] = 1
 	return demand
 }
@@ -72,8 +80,9 @@ func within(q *resource.Quantity, most float64, value func() int64) int64 {
 	return value()
 }
 
-// summable is a pod of which no request is above what the core can hold: sums of larger ones take too long.
-// It is the pod itself where none is.
+// summable is a pod that may be summed: no request is above what the core can hold, since sums of larger ones
+// take too long, and none changes: PodRequests adds the overhead to the pod's own amounts where they are written
+// as 1.5Gi. It is the pod itself where neither can happen.
 func summable(pod *v1.Pod) *v1.Pod {
 	large := func(q resource.Quantity) bool {
 		return !(math.Abs(q.AsApproximateFloat64()) <= float64(binpack.MaxValue))
@@ -87,7 +96,12 @@ func summable(pod *v1.Pod) *v1.Pod {
 		return false
 	}
 	if !slices.ContainsFunc(requestsOf(pod), largest) {
-		return pod
+		if pod.Spec.Resources == nil || len(pod.Spec.Overhead) == 0 {
+			return pod
+		}
+		own := *pod
+		own.Spec.Resources = pod.Spec.Resources.DeepCopy()
+		return &own
 	}
 	pod = pod.DeepCopy()
 	for _, list := range requestsOf(pod) {

@@ -41,8 +41,9 @@ func TestDemandIsTheSchedulers(t *testing.T) {
 			add(string(name), n)
 		}
 		require.Equal(t, want, podspec.Demand(pod), "pod %d: %s", i, pod)
+		require.Equal(t, want, podspec.Demand(pod), "pod %d, once more: %s", i, pod)
 	}
-	for _, what := range []string{"init", "sidecar", "overhead", "pod-level", "resize", "infeasible", "deferred"} {
+	for _, what := range []string{"init", "sidecar", "overhead", "pod-level", "resize", "pod-level resize", "infeasible", "deferred", "in progress", "claims"} {
 		require.Greater(t, seen[what], 100, what)
 	}
 }
@@ -74,13 +75,31 @@ func (d drawer) pod(seen map[string]int) *v1.Pod {
 	}
 	if d.Chance(.3) {
 		seen["pod-level"]++
-		p.Spec.Resources = &v1.ResourceRequirements{Requests: d.Requests()}
+		p.Spec.Resources = &v1.ResourceRequirements{Limits: d.Requests()}
+		if d.Chance(.8) {
+			p.Spec.Resources.Requests = d.Requests()
+		}
+	}
+	if d.Chance(.5) { // also where the pod has none of its own any more
+		seen["pod-level resize"]++
+		p.Status.Resources = &v1.ResourceRequirements{Requests: d.Requests(), Limits: d.Requests()}
+	}
+	if d.Chance(.3) {
+		p.Status.AllocatedResources = d.Requests()
+	}
+	if d.Chance(.2) {
+		seen["in progress"]++
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue})
 	}
 	for _, reason := range []string{v1.PodReasonInfeasible, v1.PodReasonDeferred} {
 		if d.Chance(.2) {
 			seen[strings.ToLower(reason)]++
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: reason}}
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: reason})
 		}
+	}
+	if d.Chance(.1) {
+		seen["claims"]++
+		p.Status.NodeAllocatableResourceClaimStatuses = []v1.NodeAllocatableResourceClaimStatus{{ResourceClaimName: "c", Resources: d.Requests()}}
 	}
 	return p
 }
@@ -98,6 +117,33 @@ func (d drawer) status(container string, seen map[string]int) []v1.ContainerStat
 		s.AllocatedResources = d.Requests()
 	}
 	return []v1.ContainerStatus{s}
+}
+
+// BenchmarkDemand is a pod of two containers of a cluster, and one that is being resized.
+func BenchmarkDemand(b *testing.B) {
+	plain := podOf("x", requests("cpu", "500m", "memory", "1Gi"), requests("cpu", "100m", "memory", "128Mi"))
+	for _, c := range plain.Spec.Containers {
+		plain.Status.ContainerStatuses = append(plain.Status.ContainerStatuses, v1.ContainerStatus{
+			Name: c.Name, Resources: &v1.ResourceRequirements{Requests: c.Resources.Requests}, AllocatedResources: c.Resources.Requests,
+		})
+	}
+	resized := plain.DeepCopy()
+	resized.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu", "1", "memory", "2Gi")}
+	resized.Status.Resources = &v1.ResourceRequirements{Requests: list("cpu", "3", "memory", "2Gi")}
+	resized.Status.AllocatedResources = list("cpu", "3", "memory", "2Gi")
+	for name, of := range map[string]struct {
+		pod *v1.Pod
+		cpu int64
+	}{"containers": {plain, 600}, "pod-level-resize": {resized, 3000}} {
+		b.Run("pod="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if n := podspec.Demand(of.pod)["cpu"]; n != of.cpu {
+					b.Fatal(n)
+				}
+			}
+		})
+	}
 }
 
 func TestDemandIsBounded(t *testing.T) {
