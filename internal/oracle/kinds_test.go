@@ -19,7 +19,7 @@ func (c *cluster) widerKind(p *v1.Pod, n *v1.Node, r refusal) string {
 	kind := r.plugin + ": " + r.reason
 	switch r.plugin {
 	case "TaintToleration":
-		taint := podspec.Untolerated(n, p.Spec.Tolerations, func(*v1.Taint) bool { return true })
+		taint := podspec.Untolerated(n, p.Spec.Tolerations)
 		if taint == nil {
 			return kind + " (a numeric toleration)"
 		}
@@ -51,7 +51,7 @@ func (c *cluster) narrowerKind(p *v1.Pod, n *v1.Node, why string) string {
 	case strings.HasPrefix(why, "limit"), strings.HasPrefix(why, "pair"):
 		return why + c.imagined(p)
 	case why == "taint":
-		return why + " " + podspec.Untolerated(n, p.Spec.Tolerations, func(*v1.Taint) bool { return true }).Key
+		return why + " " + podspec.Untolerated(n, p.Spec.Tolerations).Key
 	}
 	return why
 }

@@ -23,6 +23,7 @@ type model struct {
 	kube   *kube.Translator
 	nodes  map[string]*v1.Node
 	on     map[string][]*v1.Pod
+	others *podspec.Others
 	failed error
 }
 
@@ -36,7 +37,7 @@ func pictureOf(c *cluster) *snapshot.Picture {
 }
 
 func newModel(c *cluster) (*model, error) {
-	m := &model{ledger: ledger.New(), nodes: map[string]*v1.Node{}, on: c.on()}
+	m := &model{ledger: ledger.New(), nodes: map[string]*v1.Node{}, on: c.on(), others: podspec.NewOthers(c.Pods, c.Nodes, appLabel)}
 	take := func(e *ledger.Event) {
 		if err := m.ledger.Apply(e); err != nil && m.failed == nil {
 			m.failed = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
@@ -69,7 +70,7 @@ func (m *model) ask(p *v1.Pod) (map[string]string, error) {
 	}
 	refused := map[string]string{}
 	state, a := m.ledger.Columns(), m.ledger.AppIndex(app.Name())
-	for name, n := range m.nodes {
+	for name := range m.nodes {
 		i := m.ledger.MachineIndex(name)
 		if i < 0 {
 			refused[name] = "cordoned"
@@ -77,8 +78,6 @@ func (m *model) ask(p *v1.Pod) (map[string]string, error) {
 		}
 		if why := state.Why(a, i); why.Kind != binpack.Accepted {
 			refused[name] = reasonText(state.Instance(), why)
-		} else if taint := podspec.Untolerated(n, p.Spec.Tolerations, func(*v1.Taint) bool { return true }); taint != nil {
-			refused[name] = "taint"
 		}
 	}
 	return refused, m.failed
@@ -105,13 +104,13 @@ func (m *model) unknown(p *v1.Pod) string {
 	case p.Spec.SchedulerName != v1.DefaultSchedulerName:
 		return "of another scheduler"
 	case p.Spec.NodeName != "":
-		return strings.TrimPrefix(podspec.Movable(p, 0), "where it may go depends on ")
+		return strings.TrimPrefix(podspec.Movable(p, 0, m.others), "where it may go depends on ")
 	case len(p.Spec.SchedulingGates) > 0:
 		return "gated"
 	case p.DeletionTimestamp != nil || !podspec.Moves(p) || podspec.Ended(p):
 		return "does not wait for a scheduler"
 	}
-	if what := podspec.UnknownConstraint(p); what != "" {
+	if what := m.others.Unknown(p); what != "" {
 		return what
 	}
 	if left := m.kube.LeftOut(p); len(left) > 0 {

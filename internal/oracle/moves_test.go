@@ -41,7 +41,7 @@ func (out *comparison) makeRoom(c *cluster, f *filters, m *model) error {
 		if len(refused) < len(c.Nodes) {
 			continue
 		}
-		r := makeroom.Request{Pod: p, Chain: 3, MinReplicas: 2}
+		r := makeroom.Request{Pod: p, Chain: 3, MinReplicas: 2, Stays: func(o *v1.Pod) bool { return m.others.Unknown(o) != "" }}
 		for name, why := range refused {
 			if why.plugin == "NodeResourcesFit" {
 				r.Nodes = append(r.Nodes, name)

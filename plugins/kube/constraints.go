@@ -37,14 +37,6 @@ func sameConstraints(a, b *v1.Pod) bool {
 		a.Annotations[podspec.SendsAnnotation] == b.Annotations[podspec.SendsAnnotation]
 }
 
-// newer orders pods by age. A pod that does not exist yet is the oldest.
-func newer(a, b *v1.Pod) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return b.CreationTimestamp.Before(&a.CreationTimestamp)
-	}
-	return a.UID > b.UID
-}
-
 func equalTerms(a, b v1.PodAffinityTerm) bool {
 	return a.TopologyKey == b.TopologyKey && metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
 		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // constraints are what anti-affinity and rules require of a group. The ledger's
@@ -93,7 +94,7 @@ func (t *Translator) SetRules(rules []*Rule) {
 func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
 	if g := t.ledger.Group(name); g != nil {
 		c := constraintsOf(g)
-		if p.UID != "" && p.UID == c.pod.UID || newer(p, c.pod) {
+		if p.UID != "" && p.UID == c.pod.UID || podspec.Newer(p, c.pod) {
 			t.updateSpec(c, p)
 		}
 		return c
@@ -176,7 +177,7 @@ func (t *Translator) reelect(leaves *ledger.Pod) {
 			if p == leaves || p.App().Group() != g {
 				continue
 			}
-			if object := p.Object.(*v1.Pod); newest == nil || newer(object, newest) {
+			if object := p.Object.(*v1.Pod); newest == nil || podspec.Newer(object, newest) {
 				newest = object
 			}
 		}

@@ -61,7 +61,7 @@ func FuzzPod(f *testing.F) {
 		require.True(t, grace >= 0 && grace <= bounded.Longest, "%v", grace)
 		require.True(t, podspec.Patience(pod, 0) <= 15*time.Minute && podspec.Patience(pod, 0) >= 0)
 		require.Equal(t, grace > 15*time.Minute, podspec.AboveCeiling(pod, 0) != "")
-		_ = podspec.Movable(pod, time.Hour, podspec.NewOthers([]*v1.Pod{pod}))
+		_ = podspec.Movable(pod, time.Hour, podspec.NewOthers([]*v1.Pod{pod}, nil, ""))
 		sends, _ := podspec.Sends(pod)
 		for _, s := range sends {
 			require.True(t, s.Bits >= 1 && s.Bits <= binpack.MaxValue)

@@ -1,13 +1,10 @@
 package podspec
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // read are the fields that the model of nodes has, that are looked at below, or that no filter of the scheduler
@@ -193,99 +190,4 @@ func EvenZones(c *v1.TopologySpreadConstraint) bool {
 func zoned(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return Hard(&c) }) ||
 		slices.ContainsFunc(AntiAffinity(pod), func(t v1.PodAffinityTerm) bool { return t.TopologyKey == v1.LabelTopologyZone })
-}
-
-// Others are what pods of a cluster say about others and the model of nodes does not have: required anti-affinity by
-// other domains than nodes and zones, by the labels of namespaces, and that of pods which are part of their nodes.
-type Others struct {
-	terms []*foreign
-	known map[string]bool      // terms
-	in    map[string][]*v1.Pod // by namespace
-}
-
-// foreign is a term of a pod.
-type foreign struct {
-	of         string // namespace/name
-	selector   labels.Selector
-	anywhere   bool // perhaps in any namespace
-	namespaces []string
-	why        string
-}
-
-// NewOthers reads the pods of a cluster: all that have a node or wait, wherever they are.
-func NewOthers(pods []*v1.Pod) *Others {
-	o := &Others{known: map[string]bool{}, in: map[string][]*v1.Pod{}}
-	for _, p := range pods {
-		o.in[p.Namespace] = append(o.in[p.Namespace], p)
-		a := p.Spec.Affinity
-		if a == nil || a.PodAntiAffinity == nil || p.Spec.NodeName == "" || Ended(p) {
-			continue
-		}
-		for i := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			t := &a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
-			if why := unknownTerm(t); why != "" || !Moves(p) {
-				o.add(p, t, why)
-			}
-		}
-	}
-	return o
-}
-
-func (o *Others) add(p *v1.Pod, t *v1.PodAffinityTerm, why string) {
-	key := fmt.Sprint(p.Namespace, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
-	if o.known[key] {
-		return
-	}
-	o.known[key] = true
-	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
-	if err != nil {
-		return // the API server admits none
-	}
-	f := &foreign{of: p.Namespace + "/" + p.Name, selector: selector, anywhere: t.NamespaceSelector != nil, namespaces: t.Namespaces, why: why}
-	if len(f.namespaces) == 0 && !f.anywhere {
-		f.namespaces = []string{p.Namespace}
-	}
-	o.terms = append(o.terms, f)
-}
-
-// Unknown is [Unknown] with what others say. nil others say nothing.
-func (o *Others) Unknown(pod *v1.Pod) string { return first(o.Unknowns(pod)) }
-
-// Unknowns lists all that is not known.
-func (o *Others) Unknowns(pod *v1.Pod) []string {
-	list := unknowns(pod)
-	if o == nil {
-		return list
-	}
-	for _, f := range o.terms {
-		if (f.anywhere || slices.Contains(f.namespaces, pod.Namespace)) && f.selector.Matches(labels.Set(pod.Labels)) {
-			why := "the anti-affinity of " + f.of + " " + f.why
-			if f.why == "" {
-				why = "the anti-affinity of " + f.of + ", which is part of its node"
-			}
-			list = append(list, why)
-		}
-	}
-	for i := range pod.Spec.TopologySpreadConstraints {
-		if c := &pod.Spec.TopologySpreadConstraints[i]; Hard(c) && EvenZones(c) {
-			if of := o.counted(pod, c); of != "" {
-				list = append(list, "its topology spread, which counts "+of)
-			}
-		}
-	}
-	return list
-}
-
-// counted names the pods of others that a topology spread of a pod counts; "" = it counts those of its group alone.
-func (o *Others) counted(pod *v1.Pod, c *v1.TopologySpreadConstraint) string {
-	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
-	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
-		return "others than the pod"
-	}
-	for _, p := range o.in[pod.Namespace] {
-		if selector.Matches(labels.Set(p.Labels)) && Group(p, "") != Group(pod, "") {
-			return p.Namespace + "/" + p.Name
-		}
-	}
-	return ""
 }

@@ -94,7 +94,7 @@ func TestOthers(t *testing.T) {
 		{"by host, of an agent", agent, "which is part of its node"},
 		{"of one that has ended", ended, ""},
 	} {
-		got := NewOthers([]*v1.Pod{c.other, pod}).Unknown(pod)
+		got := NewOthers([]*v1.Pod{c.other, pod}, nil, "").Unknown(pod)
 		if c.want == "" {
 			require.Empty(t, got, c.name)
 			continue
@@ -109,11 +109,11 @@ func TestOthers(t *testing.T) {
 	}}
 	same := pod.DeepCopy()
 	same.Name = "web-2"
-	require.Empty(t, NewOthers([]*v1.Pod{pod, same}).Unknown(pod))
+	require.Empty(t, NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
 	same.Name = "api-1"
-	require.Equal(t, "its topology spread, which counts shop/api-1", NewOthers([]*v1.Pod{pod, same}).Unknown(pod))
+	require.Equal(t, "its topology spread, which counts shop/api-1", NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
 	pod.Spec.TopologySpreadConstraints[0].NodeTaintsPolicy = nil // Ignore
-	require.Equal(t, "its topology spread", NewOthers(nil).Unknown(pod))
+	require.Equal(t, "its topology spread", NewOthers(nil, nil, "").Unknown(pod))
 }
 
 // Only taints for a condition come and go by themselves. Any other key says what a node is for.

@@ -14,7 +14,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
-	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -133,7 +132,7 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now
 func (s *setting) narrow(p *snapshot.Picture) {
 	selector := labels.SelectorFromSet(s.spec.NodeSelector)
 	out := map[string]bool{}
-	p.Others = podspec.NewOthers(p.Pods) // of all nodes
+	p.KeepWhole()
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool {
 		out[n.Name] = !selector.Matches(labels.Set(n.Labels)) || s.auto() && (n.Spec.Unschedulable || !isReady(n))
 		return out[n.Name]

@@ -21,6 +21,7 @@ func (c *controller) see(w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.
 		e.marked = e.cordoned && n.Annotations[emptiedAt] != ""
 	}
 	s := newScene(u, pods, c.AppLabel)
+	s.others = podspec.NewOthers(pods, slices.Collect(maps.Values(nodes)), c.AppLabel)
 	e.empty, e.stands = !s.occupied, map[types.UID]bool{}
 	for _, m := range u.moves {
 		p := s.byUID[m.item.pod.UID]
@@ -119,7 +120,7 @@ type scene struct {
 }
 
 func newScene(u *unit, pods []*v1.Pod, appLabel string) *scene {
-	s := &scene{byUID: map[types.UID]*v1.Pod{}, group: map[*v1.Pod]string{}, stand: map[string]int{}, away: map[string]bool{}, ending: map[string]bool{}, taken: map[string]map[string]int64{}, due: map[string]map[string]int64{}, others: podspec.NewOthers(pods)}
+	s := &scene{byUID: map[types.UID]*v1.Pod{}, group: map[*v1.Pod]string{}, stand: map[string]int{}, away: map[string]bool{}, ending: map[string]bool{}, taken: map[string]map[string]int64{}, due: map[string]map[string]int64{}}
 	groups, spaces, known := map[string]bool{}, map[string]bool{}, map[types.UID]bool{}
 	for _, m := range u.moves {
 		groups[m.group], spaces[m.item.pod.Namespace], known[m.item.pod.UID] = true, true, true

@@ -117,7 +117,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
 	e.Follow(ctx, declared)
 	e.CompareWith(ctx, h.SharedInformerFactory(), nil)
-	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName)
+	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}

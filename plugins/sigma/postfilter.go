@@ -79,19 +79,21 @@ func (p *Plugin) takes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 
 // moverCluster is the cluster of a mover.
 type moverCluster struct {
-	pods    corelisters.PodLister
-	budgets policylisters.PodDisruptionBudgetLister
-	handle  fwk.Handle
-	evictor *evict.Evictor
-	by      evict.Source // of evictions that make room
+	pods     corelisters.PodLister
+	nodes    corelisters.NodeLister
+	budgets  policylisters.PodDisruptionBudgetLister
+	handle   fwk.Handle
+	evictor  *evict.Evictor
+	appLabel string
+	by       evict.Source // of evictions that make room
 }
 
-// newMoverCluster takes pods and budgets from the scheduler's informers. policy is the one that decides.
-func newMoverCluster(h fwk.Handle, config *rest.Config, policy string) (*moverCluster, error) {
+// newMoverCluster takes pods and budgets from the scheduler's informers. policy is the one that decides, appLabel the label that names a pod's app.
+func newMoverCluster(h fwk.Handle, config *rest.Config, policy, appLabel string) (*moverCluster, error) {
 	evictor, err := newEvictor(h, config, evict.MakeRoom)
 	return &moverCluster{
 		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-		handle: h, evictor: evictor, by: evict.MakeRoom + ":" + evict.Source(policy),
+		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(), appLabel: appLabel, handle: h, evictor: evictor, by: evict.MakeRoom + ":" + evict.Source(policy),
 	}, err
 }
 
@@ -118,14 +120,15 @@ func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
 	return pod
 }
 
-// Stays implements [mover.Cluster]. Where budgets or pods cannot be read, all pods stay.
+// Stays implements [mover.Cluster]. Where budgets, pods or nodes cannot be read, all pods stay.
 func (c *moverCluster) Stays() func(*v1.Pod) bool {
 	list, err := c.budgets.List(labels.Everything())
 	pods, unread := c.pods.List(labels.Everything())
-	if err != nil || unread != nil {
+	nodes, unseen := c.nodes.List(labels.Everything())
+	if err != nil || unread != nil || unseen != nil {
 		return func(*v1.Pod) bool { return true }
 	}
-	budgets, others := mover.Budgets(list), podspec.NewOthers(pods)
+	budgets, others := mover.Budgets(list), podspec.NewOthers(pods, nodes, c.appLabel)
 	return func(p *v1.Pod) bool { return budgets(p) || others.Unknown(p) != "" }
 }
 

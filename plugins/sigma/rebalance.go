@@ -56,7 +56,7 @@ func takeTurns(ctx context.Context, busy *atomic.Bool, run func(context.Context)
 // rebalance carries out Rebalances until ctx ends, while no other profile does.
 func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile string) error {
 	h := p.handle
-	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName)
+	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
 	if err != nil {
 		return err
 	}

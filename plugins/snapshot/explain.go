@@ -87,7 +87,7 @@ func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Quest
 	}
 	q.App = app.Name()
 	q.allow()
-	q.Beyond = p.others().Unknowns(pod)
+	q.Beyond = p.others(appLabel).Unknowns(pod)
 	for _, name := range cluster.LeftOut(pod) {
 		q.Beyond = append(q.Beyond, "devices of "+name)
 	}

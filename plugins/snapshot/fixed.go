@@ -17,7 +17,7 @@ const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
 // stays, if not nil, names reasons of its own.
-func (p *Picture) fixed(minReplicas int, maxGrace time.Duration, scheduler string, stays func(*v1.Pod) string) map[string]string {
+func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration, scheduler string, stays func(*v1.Pod) string) map[string]string {
 	workload := func(pod *v1.Pod) string {
 		ref, _ := owner.Of(pod, nil)
 		return pod.Namespace + "/" + ref.String()
@@ -28,7 +28,7 @@ func (p *Picture) fixed(minReplicas int, maxGrace time.Duration, scheduler strin
 			stand[workload(pod)]++
 		}
 	}
-	fixed, others := map[string]string{}, p.others()
+	fixed, others := map[string]string{}, p.others(appLabel)
 	for _, pod := range p.Pods {
 		if pod.Spec.NodeName == "" {
 			continue
@@ -56,10 +56,10 @@ func (p *Picture) fixed(minReplicas int, maxGrace time.Duration, scheduler strin
 }
 
 // ignored returns the pods with constraints that a trace has not, each with what it depends on, by namespace/name.
-func (p *Picture) ignored() map[string]string {
-	ignored := map[string]string{}
+func (p *Picture) ignored(appLabel string) map[string]string {
+	ignored, others := map[string]string{}, p.others(appLabel)
 	for _, pod := range p.Pods {
-		if what := p.others().Unknowns(pod); (waits(pod) || pod.Spec.NodeName != "" && podspec.Moves(pod)) && len(what) > 0 {
+		if what := others.Unknowns(pod); (waits(pod) || pod.Spec.NodeName != "" && podspec.Moves(pod)) && len(what) > 0 {
 			ignored[nameOf(pod)] = strings.Join(what, ", ")
 		}
 	}

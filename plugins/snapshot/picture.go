@@ -27,15 +27,24 @@ type Picture struct {
 	Declared *kube.Declared
 	Served   []string // extended resources that drivers serve
 	Notes    []string // what was left out, and why
-	// Others is what pods say of others, those on nodes that are not in the picture too; nil = the picture's pods alone.
-	Others *podspec.Others
+	// The whole cluster, where the picture is of a part; nil = it is of all.
+	AllPods  []*v1.Pod
+	AllNodes []*v1.Node
 }
 
-func (p *Picture) others() *podspec.Others {
-	if p.Others == nil {
-		p.Others = podspec.NewOthers(p.Pods)
+// KeepWhole keeps the whole cluster before a part of it is left out.
+func (p *Picture) KeepWhole() {
+	if p.AllPods == nil {
+		p.AllPods, p.AllNodes = slices.Clone(p.Pods), slices.Clone(p.Nodes)
 	}
-	return p.Others
+}
+
+// others is what the cluster's pods say of others.
+func (p *Picture) others(appLabel string) *podspec.Others {
+	if p.AllPods != nil {
+		return podspec.NewOthers(p.AllPods, p.AllNodes, appLabel)
+	}
+	return podspec.NewOthers(p.Pods, p.Nodes, appLabel)
 }
 
 // notEnded selects the pods that have not ended: the others take no resources.
@@ -75,12 +84,12 @@ func (p *Picture) leaveOut() {
 		}
 	}
 	gone := func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] || pod.Spec.SchedulerName == fargate }
-	before := len(p.Pods)
-	others := podspec.NewOthers(p.Pods)
-	if p.Pods = slices.DeleteFunc(p.Pods, gone); len(p.Pods) == before && len(out) == 0 {
+	if len(out) == 0 && !slices.ContainsFunc(p.Pods, gone) {
 		return
 	}
-	p.Others = others
+	p.KeepWhole()
+	before := len(p.Pods)
+	p.Pods = slices.DeleteFunc(p.Pods, gone)
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool { return out[n.Name] })
 	p.Notes = append(p.Notes, fmt.Sprintf("nodes of AWS Fargate and virtual nodes are no machines that pods share: %d, with %d pods, are left out", len(out), before-len(p.Pods)))
 }

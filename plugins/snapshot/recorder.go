@@ -134,7 +134,7 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		}})
 	}
 	r.show(p, now)
-	r.fixed, r.ignored, r.unwell = p.fixed(r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays), p.ignored(), p.unwell()
+	r.fixed, r.ignored, r.unwell = p.fixed(r.appLabel, r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays), p.ignored(r.appLabel), p.unwell()
 	if r.err != nil {
 		return r.err
 	}
