@@ -18,12 +18,15 @@ import (
 type Others struct {
 	appLabel string
 	shared   bool                 // two nodes have one host name
+	cordoned bool                 // pods stand on a cordoned node with a zone, which no zone of the model has
 	in       map[string][]*v1.Pod // by namespace
 	newest   map[string]*v1.Pod   // by group
+	mixed    map[string]bool      // groups whose pods have other terms
+	varies   map[string]string    // by group, the pod whose term selects some of its pods
 	foreign  map[string]*term     // terms of pods that stand and that the model does not have
 	known    map[string]*term     // those that it has
 	onNodes  []*v1.Pod            // pods that are part of their nodes
-	odd      []*v1.Pod            // pods with other labels than the newest of their group
+	odd      map[string][]*v1.Pod // by group, pods with other labels than the newest
 }
 
 // A term is a required term of anti-affinity, of the first pod that has it.
@@ -54,48 +57,56 @@ func Newer(a, b *v1.Pod) bool {
 func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 	o := &Others{
 		appLabel: appLabel, in: map[string][]*v1.Pod{}, newest: map[string]*v1.Pod{}, foreign: map[string]*term{}, known: map[string]*term{},
+		mixed: map[string]bool{}, varies: map[string]string{}, odd: map[string][]*v1.Pod{},
 	}
-	names := map[string]bool{}
+	names, cordons := map[string]bool{}, map[string]bool{}
 	for _, n := range nodes {
 		name := n.Labels[v1.LabelHostname]
 		o.shared = o.shared || name != "" && names[name]
 		names[name] = true
+		cordons[n.Name] = n.Spec.Unschedulable && n.Labels[v1.LabelTopologyZone] != ""
 	}
 	for _, p := range pods {
 		if Ended(p) {
 			continue
 		}
 		o.in[p.Namespace] = append(o.in[p.Namespace], p)
+		o.cordoned = o.cordoned || cordons[p.Spec.NodeName] && Moves(p)
 		if g := Group(p, appLabel); !Moves(p) {
 			o.onNodes = append(o.onNodes, p)
 		} else if now := o.newest[g]; now == nil || Newer(p, now) {
 			o.newest[g] = p
 		}
 	}
-	for _, list := range o.in {
-		for _, p := range list {
-			o.read(p)
+	o.each(func(p *v1.Pod) {
+		if g := Group(p, appLabel); Moves(p) {
+			o.mixed[g] = o.mixed[g] || !sameTerms(p, o.newest[g])
+			if !maps.Equal(p.Labels, o.newest[g].Labels) {
+				o.odd[g] = append(o.odd[g], p)
+			}
 		}
-	}
+	})
+	o.each(o.read)
 	return o
 }
 
-func (o *Others) read(p *v1.Pod) {
-	newest := p
-	if Moves(p) {
-		newest = o.newest[Group(p, o.appLabel)]
-		if !maps.Equal(p.Labels, newest.Labels) {
-			o.odd = append(o.odd, p)
+func (o *Others) each(do func(*v1.Pod)) {
+	for _, namespace := range slices.Sorted(maps.Keys(o.in)) {
+		for _, p := range o.in[namespace] {
+			do(p)
 		}
 	}
+}
+
+func (o *Others) read(p *v1.Pod) {
 	for _, t := range required(p) {
 		why := o.unknownTerm(&t)
 		switch {
 		case why != "":
 		case !Moves(p):
 			why = "of a pod that is part of its node"
-		case !sameTerms(p, newest):
-			why = "which the newest of its workload has not"
+		case o.mixed[Group(p, o.appLabel)]:
+			why = "which not all pods of its workload have"
 		}
 		key := fmt.Sprint(p.Namespace, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
 		of := o.known
@@ -122,10 +133,15 @@ func newTerm(p *v1.Pod, t *v1.PodAffinityTerm, why string) *term {
 
 // unknownTerm is [unknownTerm] in this cluster.
 func (o *Others) unknownTerm(t *v1.PodAffinityTerm) string {
-	if why := unknownTerm(t); why != "" || !o.shared || t.TopologyKey != v1.LabelHostname {
+	switch why := unknownTerm(t); {
+	case why != "":
 		return why
+	case o.shared && t.TopologyKey == v1.LabelHostname:
+		return "by " + t.TopologyKey + ", which two nodes share"
+	case o.cordoned && t.TopologyKey == v1.LabelTopologyZone:
+		return "by zone, while pods stand on a cordoned node of one"
 	}
-	return "by " + t.TopologyKey + ", which two nodes share"
+	return ""
 }
 
 func required(p *v1.Pod) []v1.PodAffinityTerm {
@@ -156,21 +172,15 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 			list = append(list, fmt.Sprintf("the anti-affinity of %s/%s %s", t.of.Namespace, t.of.Name, t.why))
 		}
 	}
-	newest := o.newest[Group(pod, o.appLabel)]
-	switch {
-	case newest == nil: // it is not in the cluster
-	case !sameTerms(pod, newest):
-		list = append(list, "its anti-affinity, which the newest of its workload has not")
-	case !maps.Equal(pod.Labels, newest.Labels):
-		for _, key := range slices.Sorted(maps.Keys(o.known)) {
-			if t := o.known[key]; t.picks(pod) != t.picks(newest) {
-				list = append(list, fmt.Sprintf("the anti-affinity of %s/%s, which selects some pods of its workload", t.of.Namespace, t.of.Name))
-				break
-			}
-		}
+	group := Group(pod, o.appLabel)
+	if o.mixed[group] {
+		list = append(list, "its anti-affinity, which not all pods of its workload have")
+	}
+	if of := o.varying(group); of != "" {
+		list = append(list, "the anti-affinity of "+of+", which selects some pods of its workload")
 	}
 	for _, t := range required(pod) {
-		if o.shared && unknownTerm(&t) == "" && o.unknownTerm(&t) != "" {
+		if unknownTerm(&t) == "" && o.unknownTerm(&t) != "" {
 			list = append(list, "its anti-affinity "+o.unknownTerm(&t))
 		}
 		if what := o.missed(pod, &t); what != "" {
@@ -179,7 +189,9 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		if c := &pod.Spec.TopologySpreadConstraints[i]; Hard(c) && EvenZones(c) {
-			if of := o.counted(pod, c); of != "" {
+			if of := o.counted(pod, c); o.cordoned {
+				list = append(list, "its topology spread, while pods stand on a cordoned node of a zone")
+			} else if of != "" {
 				list = append(list, "its topology spread, which counts "+of)
 			}
 		}
@@ -203,13 +215,34 @@ func (o *Others) missed(pod *v1.Pod, of *v1.PodAffinityTerm) string {
 		t.misses = fmt.Sprintf("%s/%s, a part of its node", o.onNodes[i].Namespace, o.onNodes[i].Name)
 		return t.misses
 	}
-	for _, p := range o.odd {
-		if newest := o.newest[Group(p, o.appLabel)]; t.picks(p) != t.picks(newest) {
-			t.misses = fmt.Sprintf("some pods of the workload of %s/%s", p.Namespace, p.Name)
+	for _, group := range slices.Sorted(maps.Keys(o.odd)) {
+		if o.some(t, group) {
+			t.misses = "some pods of " + group
 			break
 		}
 	}
 	return t.misses
+}
+
+// some reports whether a term selects some pods of a group and not all.
+func (o *Others) some(t *term, group string) bool {
+	newest := o.newest[group]
+	return slices.ContainsFunc(o.odd[group], func(p *v1.Pod) bool { return t.picks(p) != t.picks(newest) })
+}
+
+// varying names a pod whose term selects some pods of a group and not all; "" = there is none.
+func (o *Others) varying(group string) string {
+	if len(o.odd[group]) == 0 {
+		return ""
+	}
+	of, looked := o.varies[group]
+	for _, key := range slices.Sorted(maps.Keys(o.known)) {
+		if t := o.known[key]; !looked && of == "" && o.some(t, group) {
+			of = t.of.Namespace + "/" + t.of.Name
+		}
+	}
+	o.varies[group] = of
+	return of
 }
 
 // counted names the pods of others that a topology spread of a pod counts; "" = it counts those of its group alone.

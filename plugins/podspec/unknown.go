@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 
@@ -102,6 +103,9 @@ func unknowns(pod *v1.Pod) (list []string) {
 	if pod.Status.ExtendedResourceClaimStatus != nil {
 		add("the devices that a driver serves it")
 	}
+	if resizing(pod) {
+		add("its resize, which is under way")
+	}
 	for _, containers := range [][]v1.Container{s.Containers, s.InitContainers} {
 		for i := range containers {
 			c := &containers[i]
@@ -141,6 +145,11 @@ func unknowns(pod *v1.Pod) (list []string) {
 		}
 	}
 	return list
+}
+
+// resizing reports whether the scheduler counts a pod by more than its specification: a replacement is of another size.
+func resizing(pod *v1.Pod) bool {
+	return pod.Spec.NodeName != "" && !maps.Equal(Demand(pod), Demand(&v1.Pod{Spec: pod.Spec}))
 }
 
 // Hard reports whether the scheduler keeps a pod off nodes because of a topology spread: a value that it does not know may
