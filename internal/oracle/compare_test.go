@@ -66,9 +66,9 @@ func examine(c *cluster, only func(*v1.Pod) bool) (*comparison, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.differ(c, "explain", p, explained, refused)
+		out.differ(c, c.Nodes, "explain", p, explained, refused)
 		if t.fixed[nameOf(p)] == nil {
-			out.differ(c, "trace", p, t.ask(p, c.Nodes), refused)
+			out.differ(c, t.asked(c.Nodes), "trace", p, t.ask(p, c.Nodes), refused)
 		}
 	}
 	if only != nil {
@@ -90,13 +90,13 @@ func (f *filters) without(p *v1.Pod) map[string]refusal {
 }
 
 // differ notes the nodes on which an answer is not that of the filters; an answer of nil is none.
-func (out *comparison) differ(c *cluster, by string, p *v1.Pod, answer map[string]string, refused map[string]refusal) {
+func (out *comparison) differ(c *cluster, nodes []*v1.Node, by string, p *v1.Pod, answer map[string]string, refused map[string]refusal) {
 	if answer == nil {
 		out.ignored[by+" leaves it out"]++
 		return
 	}
-	out.pairs[by] += len(c.Nodes)
-	for _, n := range c.Nodes {
+	out.pairs[by] += len(nodes)
+	for _, n := range nodes {
 		why, no := answer[n.Name]
 		r, refuses := refused[n.Name]
 		switch {

@@ -27,9 +27,13 @@ const narrowest = .005
 // TestConstraints compares SIGMA_ORACLE clusters. With SIGMA_ORACLE_EXAMPLES=FOLDER the smallest cluster of each kind of
 // difference is written there.
 func TestConstraints(t *testing.T) {
-	count, err := strconv.Atoi(os.Getenv("SIGMA_ORACLE"))
-	if err != nil {
-		t.Skip("SIGMA_ORACLE is no number of clusters")
+	count := 300
+	if text := os.Getenv("SIGMA_ORACLE"); text != "" {
+		var err error
+		count, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	} else if testing.Short() {
+		count = 20
 	}
 	all, err := compareMany(count)
 	require.NoError(t, err)

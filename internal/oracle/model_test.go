@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -98,20 +99,23 @@ func reasonText(in *binpack.Instance, why binpack.Reason) string {
 	return text
 }
 
+// aPod is the name of one pod in a reason.
+var aPod = regexp.MustCompile(`(of|selects|counts) [a-z0-9-]+/[A-Za-z0-9/-]+`)
+
 // unknown returns why a pod is none that Sigma speaks for; "" = it would move it, or takes it as fully known while it waits.
 func (m *model) unknown(p *v1.Pod) string {
 	switch {
 	case p.Spec.SchedulerName != v1.DefaultSchedulerName:
 		return "of another scheduler"
 	case p.Spec.NodeName != "":
-		return strings.TrimPrefix(podspec.Movable(p, 0, m.others), "where it may go depends on ")
+		return aPod.ReplaceAllString(strings.TrimPrefix(podspec.Movable(p, 0, m.others), "where it may go depends on "), "$1 another")
 	case len(p.Spec.SchedulingGates) > 0:
 		return "gated"
 	case p.DeletionTimestamp != nil || !podspec.Moves(p) || podspec.Ended(p):
 		return "does not wait for a scheduler"
 	}
 	if what := m.others.Unknown(p); what != "" {
-		return what
+		return aPod.ReplaceAllString(what, "$1 another")
 	}
 	if left := m.kube.LeftOut(p); len(left) > 0 {
 		return "devices of a driver"

@@ -1,6 +1,8 @@
 package oracle
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -16,6 +18,7 @@ type traced struct {
 	request  map[string]int32 // by pod
 	at       map[int32]int32  // the machine of a request that is placed
 	fixed    map[string]any
+	adjusted map[string]any // overcommitted nodes, which have the room of what stands there, as a note says
 }
 
 func newTraced(c *cluster) (*traced, error) {
@@ -33,6 +36,7 @@ func newTraced(c *cluster) (*traced, error) {
 	if t.fixed, err = tr.Fixed(); err != nil {
 		return nil, err
 	}
+	t.adjusted, _ = tr.Source["adjusted"].(map[string]any)
 	for line := range tr.Instance.Machines {
 		t.machines[tr.MachineName(int32(line), 0)] = t.state.MachineAt(int32(line), 0)
 	}
@@ -47,6 +51,11 @@ func newTraced(c *cluster) (*traced, error) {
 	return t, nil
 }
 
+// asked are the nodes that a trace is asked about.
+func (t *traced) asked(nodes []*v1.Node) []*v1.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *v1.Node) bool { return t.adjusted[n.Name] != nil })
+}
+
 // ask returns why the trace refuses a pod, by node, with the pod itself taken away; nil where the trace has no such pod.
 func (t *traced) ask(p *v1.Pod, nodes []*v1.Node) map[string]string {
 	q, ok := t.request[nameOf(p)]
@@ -59,7 +68,7 @@ func (t *traced) ask(p *v1.Pod, nodes []*v1.Node) map[string]string {
 		defer t.state.Book(app, m)
 	}
 	refused := map[string]string{}
-	for _, n := range nodes {
+	for _, n := range t.asked(nodes) {
 		if m, ok := t.machines[n.Name]; !ok {
 			refused[n.Name] = "no machine"
 		} else if why := t.state.Why(app, m); why.Kind != binpack.Accepted {

@@ -91,7 +91,7 @@ func TestOthers(t *testing.T) {
 			TopologyKey: v1.LabelHostname, LabelSelector: labelled(web), NamespaceSelector: labelled(map[string]string{"team": "a"}),
 		}), "by the labels of namespaces"},
 		{"by host, which the model has", stands("shop", v1.PodAffinityTerm{TopologyKey: v1.LabelHostname, LabelSelector: labelled(web)}), ""},
-		{"by host, of an agent", agent, "which is part of its node"},
+		{"by host, of an agent", agent, "of a pod that is part of its node"},
 		{"of one that has ended", ended, ""},
 	} {
 		got := NewOthers([]*v1.Pod{c.other, pod}, nil, "").Unknown(pod)
