@@ -23,7 +23,8 @@ const (
 	// lingering is how long nothing may come on a connection after its last answer until it is
 	// closed. It is read so long that the caller gets the answer.
 	lingering, mostLingering = time.Second, 30 * time.Second
-	// lastWords is how long an upgraded connection stays when the server has closed its half.
+	// lastWords is how long an upgraded connection stays when the server has closed its half, or the
+	// caller's connection is broken.
 	lastWords      = 10 * time.Second
 	mostAnswerHead = 256 << 10
 )

@@ -90,8 +90,9 @@ func (o *ProxyOptions) Check() error {
 type Proxy struct {
 	gate    *Gate
 	options ProxyOptions
-	address string // of the server
 	memory  memory
+	// dial connects to the server; tests replace it.
+	dial func(context.Context) (net.Conn, error)
 
 	upgraded atomic.Int64
 	held     atomic.Int64 // requests of HTTP/2 inside whose streams were reset
@@ -117,7 +118,10 @@ func NewProxy(g *Gate, o ProxyOptions) (*Proxy, error) {
 	if to.Port() == "" {
 		address = net.JoinHostPort(to.Hostname(), "80")
 	}
-	return &Proxy{gate: g, options: o, address: address, slots: make(chan struct{}, o.Connections), conns: map[*conn]bool{}}, nil
+	dial := func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", address)
+	}
+	return &Proxy{gate: g, options: o, dial: dial, slots: make(chan struct{}, o.Connections), conns: map[*conn]bool{}}, nil
 }
 
 // Serve accepts connections until [Proxy.Shutdown], and closes the listener.
@@ -258,10 +262,6 @@ func (p *Proxy) patience() time.Duration {
 
 // dialTime is how long the server has to take a connection.
 const dialTime = 5 * time.Second
-
-func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
-	return (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", p.address)
-}
 
 // bodyGrace is how long a caller may take to send anything.
 const bodyGrace = 10 * time.Second

@@ -253,21 +253,28 @@ func (x *exchange) tunnel() {
 	}
 	_ = x.net.SetDeadline(time.Time{})
 	_ = x.server.SetDeadline(time.Time{})
-	pass := func(to net.Conn, before []byte, from net.Conn) {
-		if _, err := to.Write(before); err == nil {
-			_, err = io.Copy(to, from)
-			if err != nil {
+	pass := func(to net.Conn, before []byte, from net.Conn) error {
+		_, err := to.Write(before)
+		if err == nil {
+			if _, err = io.Copy(to, from); err != nil {
 				_ = from.Close()
 			}
 		}
 		if half, ok := to.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
+		return err
 	}
 	var up sync.WaitGroup
 	client, server, before := x.net, x.server, x.in.bytes()
-	up.Go(func() { pass(server, before, client) })
-	pass(client, x.up.bytes(), server)
-	_ = client.SetReadDeadline(time.Now().Add(lastWords)) // the server has ended
+	up.Go(func() {
+		if pass(server, before, client) != nil { // the connection is broken, and the server may see its half alone end
+			_ = server.SetReadDeadline(time.Now().Add(lastWords))
+		}
+	})
+	_ = pass(client, x.up.bytes(), server)
+	late := time.Now().Add(lastWords) // the server has ended
+	_ = client.SetReadDeadline(late)
+	_ = server.SetWriteDeadline(late)
 	up.Wait()
 }
