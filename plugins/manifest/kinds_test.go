@@ -175,7 +175,7 @@ func TestDocuments(t *testing.T) {
 	pod := func(name string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{name: c}]}\n"
 	}
-	json := func(name string) string {
+	object := func(name string) string {
 		return `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "` + name + `"}, "spec": {"containers": [{"name": "c"}]}}`
 	}
 	item := func(name string) string {
@@ -186,16 +186,16 @@ func TestDocuments(t *testing.T) {
 		pod("a") + "... # end\n---\n---\n\n" + pod("b") + "---":                                                   2,
 		"\ufeff---\n" + pod("a") + "--- # next\n" + pod("b"):                                                      2,
 		strings.ReplaceAll(pod("a")+"---\n"+pod("b"), "\n", "\r\n"):                                               2,
-		pod("a") + "--- " + json("b") + "\n--- {}\n":                                                              -1, // no kind
-		pod("a") + "--- " + json("b") + "\n":                                                                      2,
-		json("a") + "\n" + json("b") + json("c"):                                                                  3,
-		"# first\n\n# second\n" + json("a") + "\n" + json("b"):                                                    2,
-		json("a") + "\n---\n" + json("b"):                                                                         2,
-		json("a") + "\n,":                                                                                         -1,
-		"{apiVersion: v1, kind: PodList, items: [" + json("a") + "]}":                                             1,
+		pod("a") + "--- " + object("b") + "\n--- {}\n":                                                              -1, // no kind
+		pod("a") + "--- " + object("b") + "\n":                                                                      2,
+		object("a") + "\n" + object("b") + object("c"):                                                                  3,
+		"# first\n\n# second\n" + object("a") + "\n" + object("b"):                                                    2,
+		object("a") + "\n---\n" + object("b"):                                                                         2,
+		object("a") + "\n,":                                                                                         -1,
+		"{apiVersion: v1, kind: PodList, items: [" + object("a") + "]}":                                             1,
 		"{apiVersion: apps/v1, kind: DeploymentList, items: [" + item("a") + ", " + item("b") + "]}":              2,
 		"{apiVersion: v1, kind: ReplicationControllerList, items: [" + item("a") + "]}":                           1,
-		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [" + json("a") + "]}]}":         1,
+		"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [" + object("a") + "]}]}":         1,
 		"{apiVersion: v1, kind: List}\n---\n" + pod("a"):                                                          1,
 		"{apiVersion: example.com/v1, kind: PriceList, items: [1, 2]}\n---\n" + pod("a"):                          1,
 		"{apiVersion: example.com/v1, kind: AllowList, spec: {}}\n---\n" + pod("a"):                               1,
