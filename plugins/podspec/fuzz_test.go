@@ -48,14 +48,19 @@ func TestAmountOfLargeQuantities(t *testing.T) {
 func FuzzPod(f *testing.F) {
 	f.Add([]byte(`{"spec":{"terminationGracePeriodSeconds":9223372036854775807,"containers":[{"resources":{"requests":{"cpu":"18446744073709552","memory":"8Ei"}}},{"resources":{"requests":{"cpu":"8Ei","memory":"8Ei"}}}]}}`))
 	f.Add([]byte(`{"spec":{"terminationGracePeriodSeconds":-1,"overhead":{"cpu":"-1e30"},"resources":{"requests":{"cpu":"1e30"}}}}`))
+	f.Add([]byte(`{"spec":{"overhead":{"cpu":"1.5Gi"},"resources":{"limits":{"cpu":"1e30","hugepages-2Mi":"1e-9"}},"containers":[{"resources":{"limits":{"hugepages-1Gi":"1e30"}}}]},"status":{"resources":{"requests":{"cpu":"1e30"}},"allocatedResources":{"cpu":"1e30"}}}`))
 	f.Add([]byte(`{"metadata":{"annotations":{"sigma-scheduler.io/sends":"shop/Deployment/db=1e30:paired","sigma-scheduler.io/egress":"1e30"}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		pod := &v1.Pod{}
 		if podtest.Slow(data) || json.Unmarshal(data, pod) != nil {
 			return
 		}
-		for dimension, n := range podspec.Demand(pod) {
-			require.True(t, n > 0 && n <= binpack.MaxValue, "%s %d", dimension, n)
+		defaulted := pod.DeepCopy()
+		podspec.SetRequests(defaulted)
+		for _, of := range []*v1.Pod{pod, defaulted} {
+			for dimension, n := range podspec.Demand(of) {
+				require.True(t, n > 0 && n <= binpack.MaxValue, "%s %d", dimension, n)
+			}
 		}
 		grace := podspec.Grace(&pod.Spec)
 		require.True(t, grace >= 0 && grace <= bounded.Longest, "%v", grace)
