@@ -98,10 +98,10 @@ func (d *drawer) pod(w *workload, of *v1.PodTemplateSpec, name string, age int) 
 			admitted.Status = *waits.DeepCopy()
 			return admitted
 		}
-		if of.Spec.Affinity == nil && of.Spec.Tolerations == nil && of.Spec.TopologySpreadConstraints == nil {
+		if of.Spec.Affinity == nil && of.Spec.Tolerations == nil && of.Spec.TopologySpreadConstraints == nil && of.Spec.Resources == nil {
 			panic("the API server refuses a pod that is drawn: " + err.Error())
 		}
-		of.Spec.Affinity, of.Spec.Tolerations, of.Spec.TopologySpreadConstraints = nil, nil, nil
+		of.Spec.Affinity, of.Spec.Tolerations, of.Spec.TopologySpreadConstraints, of.Spec.Resources = nil, nil, nil, nil
 	}
 }
 
