@@ -214,7 +214,10 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 }
 
 func (a *app) printPlans(plans compare.Plans, f planFlags) error {
-	if f.format == "json" {
+	switch {
+	case f.format == "json" && f.site.count != nil: // there is one plan
+		return a.json([]siteReport{{plans[0], f.site.count}})
+	case f.format == "json":
 		return a.json(plans)
 	}
 	return plans.Print(a.stdout, f.timing)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/manifest"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -13,6 +14,13 @@ type planSite struct {
 	manifests []string
 	manifest.Options
 	object snapshot.PlanFile
+	count  *manifest.Count // of the manifests' objects; nil = there are no manifests
+}
+
+// A siteReport is that of a plan with manifests.
+type siteReport struct {
+	compare.PlanReport
+	Manifests *manifest.Count `json:"manifests"`
 }
 
 func (f *planSite) check(repack bool) error {
@@ -29,12 +37,12 @@ func (f *planSite) check(repack bool) error {
 }
 
 // addManifests adds to a trace what is to come of the manifests.
-func (a *app) addManifests(traces []*trace.Trace, f *planSite) (err error) {
+func (a *app) addManifests(traces []*trace.Trace, f *planSite) error {
 	if len(f.manifests) == 0 {
 		return nil
 	}
-	var notes []string
-	traces[0], notes, err = manifest.Add(traces[0], f.manifests, f.Options)
+	t, count, notes, err := manifest.Add(traces[0], f.manifests, f.Options)
+	traces[0], f.count = t, &count
 	for _, note := range notes {
 		fmt.Fprintln(a.stderr, note)
 	}

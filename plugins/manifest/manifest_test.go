@@ -118,8 +118,9 @@ spec: {selector: {}, maxPerNode: 1, topologyKey: topology.kubernetes.io/zone}
 		"c.txt": "not a manifest",
 	})
 	was := snap()
-	tr, notes, err := Add(was, []string{dir}, Options{Namespace: "site"})
+	tr, count, notes, err := Add(was, []string{dir}, Options{Namespace: "site"})
 	require.NoError(t, err)
+	require.Equal(t, Count{Planned: 5, Used: 2, NoPods: 1, LeftOut: 2, NotKnown: map[string]int{}}, count)
 	require.Equal(t, snap().Instance, was.Instance, "the trace itself does not change")
 	require.Equal(t, snap().Events, was.Events)
 	require.Equal(t, []string{
@@ -133,15 +134,17 @@ spec: {selector: {}, maxPerNode: 1, topologyKey: topology.kubernetes.io/zone}
 	require.Equal(t, []string{
 		dir + "/a.yaml, document 6: DaemonSet agent is skipped: its pods have their nodes; what it takes there is not planned for",
 		dir + "/b/jobs.json, document 1: ReplicaSet web-5d4 is skipped: it belongs to Deployment web",
-		"Service: has no pods; skipped: 1",
+		"objects of the manifests: 5 planned, 2 nodes and rules, 1 without pods, 2 left out, 0 not known",
+		"no pods: Service 1",
+		"left out: DaemonSet.apps 1, ReplicaSet.apps 1",
 		"limits and rules of the manifests about zones are left out: the trace has no zones; the scheduler enforces them",
 		"the placement rules of the manifests are applied to their workloads; a trace has no labels of pods that stand",
 	}, notes)
 
-	_, notes, err = Add(was, []string{write(t, map[string]string{"w.yaml": strings.Replace(web, "replicas: 5", "replicas: 2", 1)})}, Options{})
+	_, _, notes, err = Add(was, []string{write(t, map[string]string{"w.yaml": strings.Replace(web, "replicas: 5", "replicas: 2", 1)})}, Options{})
 	require.NoError(t, err)
-	require.Len(t, notes, 1)
-	require.Contains(t, notes[0], "all 2 pods of shop/Deployment/web are there")
+	require.Len(t, notes, 2)
+	require.Contains(t, notes[1], "all 2 pods of shop/Deployment/web are there")
 }
 
 // In a trace with egress, what comes sends what its annotation, its extended resource or those of
@@ -163,7 +166,7 @@ func TestTrafficOfManifests(t *testing.T) {
 		as("db", `sigma-scheduler.io/egress: 20G, sigma-scheduler.io/sends: "shop/Deployment/web=7M,shop/Deployment/db=2M:paired,nonsense"`, "cpu: 1") +
 		as("asks", "sigma-scheduler.io/egress: 1M", "sigma-scheduler.io/egress-mbps: 300") +
 		as("dumb", "a: b", "cpu: 1")})
-	tr, notes, err := Add(was, []string{dir}, Options{})
+	tr, _, notes, err := Add(was, []string{dir}, Options{})
 	require.NoError(t, err)
 	sends := map[string]int64{}
 	for _, a := range tr.Instance.Apps {
@@ -181,17 +184,18 @@ func TestTrafficOfManifests(t *testing.T) {
 	}
 	at := dir + "/w.yaml, document "
 	require.Equal(t, []string{
+		"objects of the manifests: 4 planned, 0 nodes and rules, 0 without pods, 0 left out, 0 not known",
 		at + "2: a pod of shop/Deployment/db sends more than the pods of any node may, and counts as that",
 		at + `2: the annotation sigma-scheduler.io/sends of shop/Deployment/db: "nonsense": want GROUP=BITS: that part is ignored`,
 		at + "4: nothing is known of what shop/Deployment/dumb sends, and it counts as 0: give its pods the annotation sigma-scheduler.io/egress",
 	}, notes)
 
 	silent := strings.Replace(as("web", "a: b", "cpu: 2"), "---", "", 1)
-	tr, _, err = Add(was, []string{write(t, map[string]string{"w.yaml": silent})}, Options{})
+	tr, _, _, err = Add(was, []string{write(t, map[string]string{"w.yaml": silent})}, Options{})
 	require.NoError(t, err)
 	require.EqualValues(t, 60e6, tr.Instance.Apps[1].Demand[3], "as its pods that stand")
 
-	_, _, err = Add(was, []string{write(t, map[string]string{"w.yaml": as("web", "sigma-scheduler.io/egress: fast", "cpu: 2")})}, Options{})
+	_, _, _, err = Add(was, []string{write(t, map[string]string{"w.yaml": as("web", "sigma-scheduler.io/egress: fast", "cpu: 2")})}, Options{})
 	require.ErrorContains(t, err, `w.yaml, document 1: the annotation sigma-scheduler.io/egress: "fast"`)
 }
 
@@ -218,7 +222,7 @@ func TestNodesOfManifests(t *testing.T) {
 	} {
 		text := strings.Replace(pods(spec), "name: web, namespace: shop", "name: new, namespace: shop", 1)
 		text = strings.Replace(text, "requests: {cpu: 1}", "requests: {cpu: 1, example.com/gpu: 1}", 1)
-		tr, _, err := Add(open, []string{write(t, map[string]string{"w.yaml": text, "nodes.yaml": nodes})}, Options{})
+		tr, _, _, err := Add(open, []string{write(t, map[string]string{"w.yaml": text, "nodes.yaml": nodes})}, Options{})
 		require.NoError(t, err)
 		list := come(tr)
 		require.True(t, strings.HasSuffix(list[1], " [1000 0 1 1] "+want[0]), "%q: %s", spec, list[1])
@@ -250,7 +254,6 @@ func TestBadManifests(t *testing.T) {
 		{text: change("[{name: main, image: i, resources: {requests: {cpu: 1}}}]", "[]"), want: "spec.template.spec.containers is empty"},
 		{text: change("name: web, ", ""), want: "w.yaml, document 1: Deployment: metadata.name is missing"},
 		{text: change("kind: Deployment\n", ""), want: "w.yaml, document 1: kind is missing"},
-		{text: change("apps/v1", "argoproj.io/v1alpha1"), want: "w.yaml, document 1: kind Deployment of argoproj.io/v1alpha1: its pods cannot be planned: want Deployment, "},
 		{text: web + "---\n" + web, want: "w.yaml, document 2: Deployment web: "},
 		{text: "a: [", want: "w.yaml, document 1: "},
 		{text: "[1]", want: "w.yaml, document 1: it is no Kubernetes object"},
@@ -259,20 +262,27 @@ func TestBadManifests(t *testing.T) {
 		{text: web, trace: typed, want: "trace snap: its nodes are of 2 types (a, b), and which of them the pods of the manifests may use is not known: "},
 		{text: change("cpu: 1}", "gpu: 1}"), want: "w.yaml, document 1: shop/Deployment/web asks for gpu, which trace snap does not have"},
 		{text: web + "---\n" + strings.Replace(nodes, "name: n2", "name: n3", 1), want: "trace snap: the manifests have nodes, but not n2"},
-		{text: change("kind: Deployment", "kind: Pod"), want: "w.yaml, document 1: kind Pod of apps/v1: its pods cannot be planned"},
+		{text: web + "---\na: b: c\n", want: "w.yaml, document 2: yaml: line 11: mapping values"},
+		{text: "{apiVersion: v1, kind: List}\n{apiVersion: v1, kind: List}", want: "w.yaml, document 1: there is text after its object"},
+		{text: `{"apiVersion": "v1", "kind": "List"} {"apiVersion": "v1"}`, want: "w.yaml, document 1: kind is missing"},
+		{text: "kind: List\napiVersion: v1\nitems: [{a: b}]", want: "w.yaml, document 1: items[0]: kind is missing"},
+		{text: "kind: ReplicationController\napiVersion: v1\nmetadata: {name: a}\nspec: {replicas: 1}", want: "ReplicationController a: spec.template is missing"},
+		{text: change("name: web, ", "generateName: Web-, "), want: `w.yaml, document 1: Deployment: metadata.name "Web-1": a lowercase`},
+		{text: change("spec: {containers", "spec: {overhead: {cpu: -1}, containers"), want: "Deployment web: spec.template.spec.overhead.cpu -1: want 0 or more"},
+		{text: change("spec: {containers", "spec: {resources: {limits: {cpu: -1}}, containers"), want: "Deployment web: spec.template.spec.resources.limits.cpu -1: want 0 or more"},
 		{text: web + "---\napiVersion: sigma-scheduler.io/v1alpha1\nkind: PlacementRule\nmetadata: {name: r}\nspec: {selector: {}, maxPerNode: 0}\n", want: "w.yaml, document 2: PlacementRule r: spec.maxPerNode 0: want at least 1"},
 	} {
 		dir := write(t, map[string]string{"w.yaml": tt.text})
 		if tt.trace == nil {
 			tt.trace = snap()
 		}
-		_, _, err := Add(tt.trace, []string{dir}, Options{})
+		_, _, _, err := Add(tt.trace, []string{dir}, Options{})
 		require.ErrorContains(t, err, tt.want, tt.text)
 	}
-	_, _, err := Add(snap(), []string{write(t, nil)}, Options{})
+	_, _, _, err := Add(snap(), []string{write(t, nil)}, Options{})
 	require.ErrorContains(t, err, "there is no .yaml, .yml or .json file")
-	_, _, err = Add(snap(), []string{"none"}, Options{})
+	_, _, _, err = Add(snap(), []string{"none"}, Options{})
 	require.ErrorContains(t, err, "none: no such file")
-	_, _, err = Add(snap(), []string{"none"}, Options{Namespace: "Shop"})
+	_, _, _, err = Add(snap(), []string{"none"}, Options{Namespace: "Shop"})
 	require.ErrorContains(t, err, `namespace "Shop": a lowercase`)
 }

@@ -1,18 +1,17 @@
 package manifest
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,11 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
@@ -33,13 +32,22 @@ import (
 // A set is what manifests say about placement.
 type set struct {
 	notes []string // what was left out, and why
+	tally tally
 
 	opt       Options
 	codecs    serializer.CodecFactory
 	workloads []*workload
 	rules     []*kube.Rule
 	nodes     map[string]*v1.Node
-	skipped   map[string]int // documents without pods, by kind
+	names     map[string]bool // NAMESPACE/KIND/NAME of the objects that have one, and of the groups of the trace
+	unnamed   []unnamed
+}
+
+// An unnamed object is one to which an API server would give a name.
+type unnamed struct {
+	at string
+	envelope
+	add func(*envelope) error // under its name
 }
 
 // Options say how manifests are read.
@@ -58,15 +66,21 @@ type workload struct {
 }
 
 // read reads files with any number of documents, and all .yaml, .yml and .json files of
-// folders. An error names the file, the document and the field.
-func read(paths []string, opt Options) (*set, error) {
+// folders. An error names the file, the document and the field. groups have their names already.
+func read(paths []string, opt Options, groups []binpack.Group) (*set, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
-	s := &set{opt: opt, codecs: serializer.NewCodecFactory(scheme, serializer.EnableStrict), nodes: map[string]*v1.Node{}, skipped: map[string]int{}}
+	s := &set{
+		opt: opt, codecs: serializer.NewCodecFactory(scheme, serializer.EnableStrict),
+		tally: newTally(), nodes: map[string]*v1.Node{}, names: map[string]bool{},
+	}
+	for i := range groups {
+		s.names[groups[i].Name] = true
+	}
 	s.opt.Namespace = cmp.Or(opt.Namespace, metav1.NamespaceDefault)
 	if problems := validation.IsDNS1123Label(s.opt.Namespace); len(problems) > 0 {
 		return nil, fmt.Errorf("namespace %q: %s", s.opt.Namespace, problems[0])
@@ -82,12 +96,15 @@ func read(paths []string, opt Options) (*set, error) {
 			}
 		}
 	}
-	if len(s.workloads) == 0 {
-		return nil, fmt.Errorf("%s: there is no workload: want Deployment, StatefulSet, ReplicaSet, Job or Pod", strings.Join(paths, ", "))
+	for i := range s.unnamed {
+		if err := s.addUnnamed(&s.unnamed[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.unnamed[i].at, err)
+		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(s.skipped)) {
-		s.note("%s: has no pods; skipped: %d", kind, s.skipped[kind])
+	if len(s.workloads)+len(s.tally.leftOut)+len(s.tally.notKnown) == 0 {
+		return nil, fmt.Errorf("%s: there is no workload: want %s", strings.Join(paths, ", "), workloadKinds)
 	}
+	s.notes = append(s.notes, s.tally.notes()...)
 	return s, nil
 }
 
@@ -118,74 +135,135 @@ func (s *set) readFile(path string) error {
 	if err != nil {
 		return err
 	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(all)))
-	for n := 1; ; n++ {
-		text, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		at := fmt.Sprintf("%s, document %d", path, n)
-		if err == nil {
-			text, err = yaml.YAMLToJSONStrict(text)
-		}
-		if err == nil && !bytes.Equal(text, []byte("null")) {
-			err = s.readObject(at, text)
-		}
+	for n, document := range documentsOf(all) {
+		at := fmt.Sprintf("%s, document %d", path, n+1)
+		objects, err := document.objects()
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
+		for _, object := range objects {
+			if err := s.readObject(at, object, metav1.TypeMeta{}); err != nil {
+				return fmt.Errorf("%s: %w", at, err)
+			}
+		}
 	}
+	return nil
 }
 
 // An envelope is what every object has.
 type envelope struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
-	Items           []json.RawMessage `json:"items"`
-	Spec            struct {
-		Template *struct {
-			Spec *struct {
-				Containers []any `json:"containers"`
-			} `json:"spec"`
-		} `json:"template"`
-	} `json:"spec"`
 }
 
-// readObject reads one object, as JSON.
-func (s *set) readObject(at string, text []byte) error {
+// readObject reads one object, as JSON. The items of a list of one kind may leave theirs out.
+func (s *set) readObject(at string, text []byte, item metav1.TypeMeta) error {
 	var e envelope
 	if err := json.Unmarshal(text, &e); err != nil {
-		e = envelope{} // an object of another shape has no pods
+		e = envelope{} // of another shape
 		if err := json.Unmarshal(text, &e.TypeMeta); err != nil {
 			return errors.New("it is no Kubernetes object")
 		}
+	}
+	if e.Kind == "" && e.APIVersion == "" {
+		e.TypeMeta = item
 	}
 	switch {
 	case e.Kind == "":
 		return errors.New("kind is missing")
 	case e.APIVersion == "":
 		return errors.New("apiVersion is missing")
-	case strings.HasSuffix(e.Kind, "List") && e.Items != nil: // of kubectl get -o yaml
-		for i, item := range e.Items {
-			if err := s.readObject(at, item); err != nil {
+	}
+	gvk := e.GroupVersionKind()
+	if items, of, ok := itemsOf(text, gvk); ok {
+		for i, item := range items {
+			if err := s.readObject(at, item, of); err != nil {
 				return fmt.Errorf("items[%d]: %w", i, err)
 			}
 		}
 		return nil
 	}
-	object, _, err := s.codecs.UniversalDeserializer().Decode(text, nil, nil)
-	if runtime.IsNotRegisteredError(err) {
-		if t := e.Spec.Template; t != nil && t.Spec != nil && len(t.Spec.Containers) > 0 {
-			return fmt.Errorf("kind %s of %s: its pods cannot be planned: want Deployment, StatefulSet, ReplicaSet, Job or Pod", e.Kind, e.APIVersion)
-		}
-		s.skipped[e.Kind]++
+	kind := gvk.GroupKind()
+	if noPods[kind] {
+		s.tally.noPods[kind]++
 		return nil
 	}
-	if err != nil {
-		var fields map[string]any
-		_ = json.Unmarshal(text, &fields) // was read once
-		return fmt.Errorf("%s: %w", e.Kind, cmp.Or(badQuantity(fields, "", false), err))
+	var object runtime.Object // nil = it is of no type of ours
+	if typed[kind] {
+		var err error
+		object, _, err = s.codecs.UniversalDeserializer().Decode(text, &gvk, nil)
+		if err != nil && !runtime.IsNotRegisteredError(err) {
+			var fields map[string]any
+			_ = json.Unmarshal(text, &fields) // was read once
+			return fmt.Errorf("%s: %w", e.Kind, cmp.Or(badQuantity(fields, "", false), err))
+		}
 	}
+	why := leftOut[kind]
+	if above := metav1.GetControllerOf(&e.Metadata); above != nil && e.Kind != "Node" {
+		why = fmt.Sprintf("it belongs to %s %s", above.Kind, above.Name)
+	}
+	if why != "" {
+		s.note("%s: %s %s is skipped: %s", at, e.Kind, e.Metadata.Name, why)
+		s.tally.leftOut[kind]++
+		return nil
+	}
+	add := func(e *envelope) error {
+		if object == nil {
+			s.addUnknown(at, text, e, kind)
+			return nil
+		}
+		return s.addNamed(at, object, e)
+	}
+	if e.Metadata.Name == "" && e.Metadata.GenerateName != "" {
+		s.unnamed = append(s.unnamed, unnamed{at, e, add})
+		return nil
+	}
+	return add(&e)
+}
+
+// itemsOf are the items of a list, and their kind where that of the list says it.
+func itemsOf(text []byte, list schema.GroupVersionKind) (items []json.RawMessage, of metav1.TypeMeta, ok bool) {
+	kind, ok := strings.CutSuffix(list.Kind, "List")
+	if !ok {
+		return nil, of, false
+	}
+	var fields struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(text, &fields); err != nil || fields.Items == nil && kind != "" {
+		return nil, of, false // a kind whose name ends so
+	}
+	for _, item := range fields.Items {
+		if kind != "" && !bytes.HasPrefix(item, []byte("{")) {
+			return nil, of, false
+		}
+	}
+	if kind != "" {
+		of = metav1.TypeMeta{Kind: kind, APIVersion: list.GroupVersion().String()}
+	}
+	return fields.Items, of, true
+}
+
+// addUnnamed adds an object under the first free name of those that begin as it wants.
+func (s *set) addUnnamed(u *unnamed) error {
+	const longest = 58 // of a name without the five characters that an API server draws
+	prefix := u.Metadata.GenerateName[:min(len(u.Metadata.GenerateName), longest)]
+	for n := 1; ; n++ {
+		u.Metadata.Name = prefix + strconv.Itoa(n)
+		if !s.names[s.nameOf(&u.envelope)] {
+			break
+		}
+	}
+	return u.add(&u.envelope)
+}
+
+// nameOf is NAMESPACE/KIND/NAME.
+func (s *set) nameOf(e *envelope) string {
+	return cmp.Or(e.Metadata.Namespace, s.opt.Namespace) + "/" + e.Kind + "/" + e.Metadata.Name
+}
+
+// nameProblem returns an error where an object cannot have its name.
+func nameProblem(e *envelope) error {
 	if e.Metadata.Name == "" {
 		return fmt.Errorf("%s: metadata.name is missing", e.Kind)
 	}
@@ -195,13 +273,23 @@ func (s *set) readObject(at string, text []byte) error {
 	if problems := validation.IsDNS1123Label(e.Metadata.Namespace); e.Metadata.Namespace != "" && len(problems) > 0 {
 		return fmt.Errorf("%s %s: metadata.namespace %q: %s", e.Kind, e.Metadata.Name, e.Metadata.Namespace, problems[0])
 	}
-	if above := metav1.GetControllerOf(&e.Metadata); above != nil && e.Kind != "Node" {
-		s.note("%s: %s %s is skipped: it belongs to %s %s", at, e.Kind, e.Metadata.Name, above.Kind, above.Name)
-		return nil
+	return nil
+}
+
+func (s *set) addNamed(at string, object runtime.Object, e *envelope) error {
+	if err := nameProblem(e); err != nil {
+		return err
 	}
-	if err := s.add(at, object, &e); err != nil {
+	s.names[s.nameOf(e)] = true
+	if of, ok := object.(metav1.Object); ok && of.GetName() == "" {
+		of.SetName(e.Metadata.Name)
+		s.note("%s: %s %s* is planned as %s", at, e.Kind, e.Metadata.GenerateName, e.Metadata.Name)
+	}
+	counts, err := s.add(at, object, e)
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", e.Kind, e.Metadata.Name, err)
 	}
+	counts[e.GroupVersionKind().GroupKind()]++
 	return nil
 }
 
@@ -232,51 +320,52 @@ func badQuantity(value any, at string, amounts bool) error {
 	return nil
 }
 
-// add adds an object that belongs to no other.
-func (s *set) add(at string, object runtime.Object, e *envelope) error {
-	one := int32(1)
+// workloadKinds are those of which pods are planned.
+const workloadKinds = "Deployment, StatefulSet, ReplicaSet, ReplicationController, Job or Pod"
+
+// add adds an object of a typed kind that belongs to no other. It returns the count that the object is part of.
+func (s *set) add(at string, object runtime.Object, e *envelope) (map[schema.GroupKind]int, error) {
 	number := func(n *int32) int32 {
 		if n == nil {
-			return one
+			return 1
 		}
 		return *n
 	}
+	planned := s.tally.planned
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		return s.addPods(at, e, "spec.replicas", number(o.Spec.Replicas), &o.Spec.Template)
+		return planned, s.addPods(at, e, "spec.template", "spec.replicas", number(o.Spec.Replicas), &o.Spec.Template)
 	case *appsv1.StatefulSet:
-		return s.addPods(at, e, "spec.replicas", number(o.Spec.Replicas), &o.Spec.Template)
+		return planned, s.addPods(at, e, "spec.template", "spec.replicas", number(o.Spec.Replicas), &o.Spec.Template)
 	case *appsv1.ReplicaSet:
-		return s.addPods(at, e, "spec.replicas", number(o.Spec.Replicas), &o.Spec.Template)
+		return planned, s.addPods(at, e, "spec.template", "spec.replicas", number(o.Spec.Replicas), &o.Spec.Template)
+	case *v1.ReplicationController:
+		if o.Spec.Template == nil {
+			return nil, errors.New("spec.template is missing")
+		}
+		return planned, s.addPods(at, e, "spec.template", "spec.replicas", number(o.Spec.Replicas), o.Spec.Template)
 	case *batchv1.Job:
 		pods := number(o.Spec.Parallelism)
 		if o.Spec.Completions != nil {
 			pods = min(pods, *o.Spec.Completions)
 		}
-		return s.addPods(at, e, "spec.parallelism", pods, &o.Spec.Template)
+		return planned, s.addPods(at, e, "spec.template", "spec.parallelism", pods, &o.Spec.Template)
 	case *v1.Pod:
 		if o.Spec.NodeName != "" {
 			s.note("%s: Pod %s is skipped: it has a node", at, o.Name)
-			return nil
+			return s.tally.leftOut, nil
 		}
-		return s.addPods(at, e, "spec", 1, &v1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec})
+		return planned, s.addPods(at, e, "", "spec", 1, &v1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec})
 	case *v1.Node:
 		o.Spec.Unschedulable = false // the trace says what was cordoned
 		s.nodes[o.Name] = o
+		return s.tally.used, nil
 	case *v1alpha1.PlacementRule:
 		r, err := kube.NewRule(o)
-		if err != nil {
-			return err
+		if err == nil {
+			s.rules = append(s.rules, r)
 		}
-		s.rules = append(s.rules, r)
-	case *appsv1.DaemonSet:
-		s.note("%s: DaemonSet %s is skipped: its pods have their nodes; what it takes there is not planned for", at, o.Name)
-	case *batchv1.CronJob:
-		s.note("%s: CronJob %s is skipped: its pods come by its schedule", at, o.Name)
-	case *v1.ReplicationController:
-		return errors.New("its pods cannot be planned: want Deployment, StatefulSet, ReplicaSet, Job or Pod")
-	default:
-		s.skipped[e.Kind]++
+		return s.tally.used, err
 	}
-	return nil
+	panic(fmt.Sprintf("manifest: %T is one of the typed kinds and is not counted", object))
 }

@@ -23,15 +23,15 @@ const wantNodes = `a trace does not have the labels and taints of nodes: add the
 // Add returns a snapshot's trace in which the pods that are still to come of the manifests'
 // workloads arrive after everything else: all of a workload's pods but those that stand or
 // wait. The paths are files with any number of documents, and folders, of which all .yaml,
-// .yml and .json files are read. The notes say what was left out. An error names the file, the
-// document and the field.
-func Add(t *trace.Trace, paths []string, opt Options) (out *trace.Trace, notes []string, err error) {
-	s, err := read(paths, opt)
+// .yml and .json files are read. The notes say what was left out, and how many objects of which
+// kinds there are. An error names the file, the document and the field.
+func Add(t *trace.Trace, paths []string, opt Options) (out *trace.Trace, count Count, notes []string, err error) {
+	s, err := read(paths, opt, t.Instance.Groups)
 	if err != nil {
-		return nil, nil, err
+		return nil, Count{}, nil, err
 	}
 	out, err = s.addTo(t)
-	return out, s.notes, err
+	return out, s.tally.count(), s.notes, err
 }
 
 func (s *set) addTo(t *trace.Trace) (*trace.Trace, error) {
@@ -103,7 +103,8 @@ func (s *set) checkWithoutNodes(t *trace.Trace) error {
 			return fmt.Errorf("%s: %s of %s: %s", w.at, field, w.name, wantNodes)
 		}
 	}
-	if kinds := slices.DeleteFunc(slices.Clone(t.Instance.Types), func(name string) bool { return name == history.Cordoned }); len(kinds) > 1 {
+	kinds := slices.DeleteFunc(slices.Clone(t.Instance.Types), func(name string) bool { return name == history.Cordoned })
+	if len(kinds) > 1 && len(s.workloads) > 0 {
 		return fmt.Errorf("trace %s: its nodes are of %d types (%s), and which of them the pods of the manifests may use is not known: %s",
 			t.Name, len(kinds), strings.Join(kinds, ", "), wantNodes)
 	}
