@@ -223,6 +223,10 @@ oracle: ## differential tests against other people's implementations, where they
 	cd hack/oracle/vpa && go test ./...
 	cd hack/oracle/kpa && go test ./...
 
+.PHONY: oracle-constraints
+oracle-constraints: ## the model of constraints beside kube-scheduler's filters, CLUSTERS=10000: writes docs/results/oracle-constraints.md (10 CPU-minutes; NEXT=1: the next Kubernetes)
+	@hack/oracle-constraints.sh
+
 .PHONY: controlplane
 controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU-minutes cold, 15 CPU-seconds warm)
 	hack/controlplane/build.sh >/dev/null
