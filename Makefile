@@ -217,15 +217,15 @@ knative-loop: ## settings of a Knative Service with the real queue-proxy and aut
 	cd hack/knative && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../out/concurrency/queue knative.dev/serving/cmd/queue
 	cd hack/concurrency && go run . knative --queue ../../out/concurrency/queue $(FLAGS)
 
-.PHONY: oracle-constraints
-oracle-constraints: ## the model of constraints beside kube-scheduler's filters, CLUSTERS=10000: writes docs/results/oracle-constraints.md (a quarter of an hour)
-	@hack/oracle-constraints.sh
-
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
 	cd hack/oracle && go test ./...
 	cd hack/oracle/vpa && go test ./...
 	cd hack/oracle/kpa && go test ./...
+
+.PHONY: oracle-constraints
+oracle-constraints: ## the model of constraints beside kube-scheduler's filters, CLUSTERS=10000: writes docs/results/oracle-constraints.md (10 CPU-minutes; NEXT=1: the next Kubernetes)
+	@hack/oracle-constraints.sh
 
 .PHONY: controlplane
 controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU-minutes cold, 15 CPU-seconds warm)

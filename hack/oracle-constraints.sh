@@ -1,42 +1,60 @@
 #!/usr/bin/env bash
-# Compares the model of what kube-scheduler allows with its default filters on CLUSTERS (10000) drawn clusters. Writes
-# docs/results/oracle-constraints.md; another page: hack/oracle-constraints.sh FILE.
+# CLUSTERS (10000) generated clusters, the model beside kube-scheduler's default filters. Writes
+# docs/results/oracle-constraints.md; another page: hack/oracle-constraints.sh FILE. The page is written where the
+# model differs too; then the script fails, and out/oracle-constraints holds the smallest cluster of each kind.
+# NEXT=1: the filters of the next Kubernetes, as pinned in hack/oracle/next.mod; the page has its name then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-page=${1:-docs/results/oracle-constraints.md}
 clusters=${CLUSTERS:-10000}
+[[ $clusters =~ ^[1-9][0-9]*$ ]] || { echo "CLUSTERS=$clusters: want a number from 1" >&2 && exit 2; }
+page=${1:-docs/results/oracle-constraints.md} flags=() command='make oracle-constraints'
+if [[ ${NEXT:-} ]]; then
+	page=${1:-docs/results/oracle-constraints-next.md} flags=(-modfile=hack/oracle/next.mod) command+=' NEXT=1'
+fi
+[[ $clusters == 10000 ]] || command+=" CLUSTERS=$clusters"
 commit=$(git rev-parse --short HEAD)
-dir=out/oracle-constraints/$commit
-mkdir -p "$dir"
-SIGMA_ORACLE=$clusters go test -trimpath -count=1 -timeout 4h -v -run '^TestConstraints$' ./internal/oracle >"$dir/run.txt" 2>&1 || {
-	grep -v '^=== ' "$dir/run.txt" | tail -n 100 >&2
-	exit 1
-}
-rows() { sed -nE "s/^ *tally_test.go:[0-9]+: \\| $1 \\|(.*)$/|\\1/p" "$dir/run.txt"; }
+git diff --quiet HEAD -- '*.go' go.mod go.sum || commit+=' with changes that are not committed'
+version=$(go list "${flags[@]}" -m -f '{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' k8s.io/kubernetes)
+dir=out/oracle-constraints/$version
+rm -rf "$dir" && mkdir -p "$dir"
+result=0
+CGO_ENABLED=0 SIGMA_ORACLE=$clusters SIGMA_ORACLE_EXAMPLES=$PWD/$dir \
+	go test "${flags[@]}" -trimpath -count=1 -timeout 6h -v -run '^TestConstraints$' ./internal/oracle >"$dir/run.txt" 2>&1 || result=$?
+
+# rows are those of one table.
+rows() { sed -nE "s/^ *tally_test.go:[0-9]+: \| $1 \| (.*\|)$/| \1/p" "$dir/run.txt"; }
+asked=$(rows asked)
+[[ $asked ]] || { tail -n 100 "$dir/run.txt" >&2 && exit 1; }
 {
-	cat <<'TEXT'
-# The model beside kube-scheduler's filters
+	cat <<TEXT
+# What kube-scheduler allows, and what the model takes for allowed
 
-Clusters of 5 to 40 nodes are drawn, with every field of a pod that a filter reads; their pods come through the API server's defaults and
-validation, and are placed by the filters. Each pod that Sigma would move, or takes as fully known while it waits, is asked about on every node
-with the pod itself taken away: by explain's model, and by the trace of a snapshot, which compare, plan, whatif and rebalance read. The moves that rebalance
-and make-room plan are checked one after the other. *Wider*: allowed, and a filter refuses it; no such pair may be. *Narrower*: refused,
-and all filters allow it. Nodes of a trace that a note calls overcommitted are left out of the trace's pairs.
+Generated clusters of 5 to 40 nodes, with every field of a pod that a filter of kube-scheduler's default profile reads. Each pod that Sigma would
+move, and each that waits and is taken as fully known, is asked about on every node, with the pod itself taken away. Kubernetes is $version.
 
+*Wider*: the model allows what a filter refuses. *Narrower*: it refuses what all filters allow. Explain's model is also the scheduler's and make-room's; the trace is
+what compare, plan, whatif and rebalance read. A planned move counts where the filters refuse it at its turn. The last column is a cluster with the difference:
+\`SIGMA_ORACLE_CLUSTER=N SIGMA_ORACLE_KIND=TEXT go test -v -run 'TestExample\$' ./internal/oracle\` prints the smallest part of it that still differs.
+
+| asked | | | | | |
+|---|---|---|---|---|---|
+$asked
+
+| wider: filter, reason and feature | explain | trace | moves of rebalance | of make-room | cluster |
+|---|---:|---:|---:|---:|---:|
+$(rows wider)
+
+| narrower: constraint of the model | explain | trace | | | cluster |
+|---|---:|---:|---:|---:|---:|
+$(rows narrower)
+
+| pods of which nothing is said | |
+|---|---:|
+$(rows ignored)
+
+\`$command\` at commit $commit, $(go env GOVERSION).
 TEXT
-	echo "In $(rows asked | sed -e 's/^| //' -e 's/ |$//' -e 's/ | /, /g'). Wider: $(rows wider | wc -l) kinds."
-	echo
-	echo '| narrower | pairs of explain | of the trace | moves of rebalance | of make-room | first in cluster |'
-	echo '|---|---:|---:|---:|---:|---:|'
-	rows narrower
-	echo
-	echo 'Pods of which nothing is said, since they may not move or are not known ([constraints](../constraints.md)):'
-	echo
-	echo '| pods | why |'
-	echo '|---:|---|'
-	rows ignored | awk -F' [|] ' '{ sub(/^[|] /, "", $1); sub(/ [|]$/, "", $2); print "| " $2 " | " $1 " |" }'
-	echo
-	echo "\`make oracle-constraints\` at commit $commit, Kubernetes $(go list -m -f '{{.Version}}' k8s.io/kubernetes)."
 } >"$dir/page.md"
 cp "$dir/page.md" "$page"
+((result == 0)) || { echo "the model differs: read $page and $dir" >&2 && exit "$result"; }

@@ -43,7 +43,7 @@ func (d *drawer) containers(_ *workload, p *v1.PodTemplateSpec) {
 		amount string
 		chance float64
 	}{{gpu, "1", .06}, {"hugepages-2Mi", "64Mi", .02}, {"ephemeral-storage", "4Gi", .08}, {driven, "1", .03}, {"example.com/nowhere", "1", .005}} {
-		if !d.chance(extra.chance) || extra.name == "hugepages-2Mi" && len(main.Requests)+len(main.Limits) == 0 || extra.name == driven && !d.features.driven {
+		if !d.chance(extra.chance) || extra.name == "hugepages-2Mi" && main.Requests.Cpu().IsZero() && main.Limits.Cpu().IsZero() || extra.name == driven && !d.features.driven {
 			continue
 		}
 		if main.Limits == nil {
@@ -51,8 +51,8 @@ func (d *drawer) containers(_ *workload, p *v1.PodTemplateSpec) {
 		}
 		main.Limits[extra.name] = resource.MustParse(extra.amount) // and, by default, the request
 	}
-	if d.chance(.05) { // resources of the pod as a whole
-		s.Resources = &v1.ResourceRequirements{Requests: requests("3", "4Gi")}
+	if len(s.Containers)+len(s.InitContainers) <= 2 && d.chance(.07) { // resources of the pod as a whole, above the sum
+		s.Resources = &v1.ResourceRequirements{Requests: requests("3500m", "4Gi")}
 		if d.chance(.3) {
 			s.Resources.Limits, s.Resources.Requests = requests("4", "6Gi"), nil
 		}

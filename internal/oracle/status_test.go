@@ -49,7 +49,7 @@ func (d *drawer) resizes(p *v1.Pod) {
 func (d *drawer) resizesPod(p *v1.Pod) {
 	before := p.Spec.Resources.DeepCopy()
 	p.Status.AllocatedResources, p.Status.Resources = before.Requests, before
-	p.Spec.Resources.Requests["cpu"] = resource.MustParse("2500m")
+	p.Spec.Resources.Requests["cpu"] = resource.MustParse("3")
 	if d.chance(.5) {
 		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodResizeInProgress, Status: v1.ConditionTrue})
 	}
