@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -89,4 +88,4 @@ func (c *cluster) on() map[string][]*v1.Pod {
 	return on
 }
 
-var yes = ptr.To(true)
+var yes = new(true)

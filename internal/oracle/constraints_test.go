@@ -65,7 +65,7 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Skip("SIGMA_ORACLE_CLUSTER is no number of a cluster")
 	}
-	c, err := examine(drawCluster(seed, number), nil)
+	c, err := examine(drawCluster(number), nil)
 	require.NoError(t, err)
 	i := slices.IndexFunc(c.found, func(d difference) bool { return strings.Contains(d.key(), os.Getenv("SIGMA_ORACLE_KIND")) })
 	require.GreaterOrEqual(t, i, 0, "no such difference")
@@ -74,7 +74,7 @@ func TestExample(t *testing.T) {
 
 // example is the smallest cluster with a difference.
 func example(number uint64, d *difference) string {
-	c := drawCluster(seed, number)
+	c := drawCluster(number)
 	shrink(c, d)
 	text, err := c.yaml()
 	if err != nil {

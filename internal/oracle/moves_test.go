@@ -27,7 +27,7 @@ func (out *comparison) rebalance(c *cluster, f *filters, t *traced) error {
 	for _, m := range found.Sequence() {
 		list = append(list, makeroom.Move{Pod: c.pod(m.Request), To: m.To})
 	}
-	out.follow(c, f, "rebalance", list)
+	out.follow(f, "rebalance", list)
 	return nil
 }
 
@@ -56,7 +56,7 @@ func (out *comparison) makeRoom(c *cluster, f *filters, m *model) error {
 		list, node := makeroom.Find(m.ledger, r)
 		m.kube.Leave(p)
 		if node != "" {
-			out.follow(c, f, "make-room", append(list, makeroom.Move{Pod: p, To: node}))
+			out.follow(f, "make-room", append(list, makeroom.Move{Pod: p, To: node}))
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ func (c *cluster) pod(name string) *v1.Pod {
 }
 
 // follow makes moves in the filters, up to the first that a filter refuses, and takes them back.
-func (out *comparison) follow(c *cluster, f *filters, by string, list []makeroom.Move) {
+func (out *comparison) follow(f *filters, by string, list []makeroom.Move) {
 	now := map[*v1.Pod]*v1.Pod{} // the replacements
 	for _, m := range list {
 		before := m.Pod

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -47,10 +46,10 @@ func (d *drawer) nodes() {
 		d.Nodes[1].Labels[v1.LabelHostname] = d.Nodes[0].Labels[v1.LabelHostname]
 	}
 	d.Classes = []*storagev1.StorageClass{{
-		ObjectMeta: metav1.ObjectMeta{Name: "standard"}, Provisioner: csiDriver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		ObjectMeta: metav1.ObjectMeta{Name: "standard"}, Provisioner: csiDriver, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}}
 	if d.features.driven {
-		d.Drivers = []*resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "accel"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: ptr.To(driven)}}}
+		d.Drivers = []*resourcev1.DeviceClass{{ObjectMeta: metav1.ObjectMeta{Name: "accel"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(driven)}}}
 	}
 }
 
@@ -99,7 +98,7 @@ func (d *drawer) node(i int) *v1.Node {
 	n.Status.Capacity = n.Status.Allocatable
 	driver := storagev1.CSINodeDriver{Name: csiDriver, NodeID: name}
 	if d.chance(.7) {
-		driver.Allocatable = &storagev1.VolumeNodeResources{Count: ptr.To(int32(d.between(1, 12)))}
+		driver.Allocatable = &storagev1.VolumeNodeResources{Count: new(int32(d.between(1, 12)))}
 	}
 	d.CSINodes = append(d.CSINodes, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{driver}}})
 	return n
@@ -127,7 +126,7 @@ func (d *drawer) labels(n *v1.Node, cpus int) {
 		switch {
 		case d.chance(.06):
 			delete(n.Labels, v1.LabelHostname)
-		case d.chance(.06):
+		case d.chance(.06): //nolint:gocritic // another draw
 			n.Labels[v1.LabelHostname] = "host-" + n.Name // not the name of the object
 		case d.chance(.04):
 			n.Labels[cores] = "many" // no number

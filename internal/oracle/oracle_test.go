@@ -13,9 +13,9 @@ const few = 12
 
 func TestSameNumberSameCluster(t *testing.T) {
 	for i := range uint64(few) {
-		a, err := drawCluster(seed, i).yaml()
+		a, err := drawCluster(i).yaml()
 		require.NoError(t, err)
-		b, err := drawCluster(seed, i).yaml()
+		b, err := drawCluster(i).yaml()
 		require.NoError(t, err)
 		require.Equal(t, a, b)
 	}
@@ -25,7 +25,7 @@ func TestSameNumberSameCluster(t *testing.T) {
 func TestModelIsAsk(t *testing.T) {
 	asked := 0
 	for i := range uint64(few) {
-		c := drawCluster(seed, i)
+		c := drawCluster(i)
 		m, err := newModel(c)
 		require.NoError(t, err)
 		picture := pictureOf(c)
@@ -57,7 +57,7 @@ func TestModelIsAsk(t *testing.T) {
 
 // TestFiltersForget asks twice, with moves between the questions.
 func TestFiltersForget(t *testing.T) {
-	c := drawCluster(seed, 3)
+	c := drawCluster(3)
 	f := newFilters(c)
 	defer f.close()
 	ask := func() (list []map[string]refusal) {
@@ -78,7 +78,7 @@ func TestFiltersForget(t *testing.T) {
 
 // TestShrink keeps what a question needs and no more.
 func TestShrink(t *testing.T) {
-	c := drawCluster(seed, 3)
+	c := drawCluster(3)
 	at := slices.IndexFunc(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName != "" && p.Labels["tier"] == "web" })
 	pod, node := nameOf(c.Pods[at]), c.Pods[at].Spec.NodeName
 	c.shrink(pod, node, func() bool {

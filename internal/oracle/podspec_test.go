@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 func requests(cpu, memory string) v1.ResourceList {
@@ -21,7 +20,7 @@ func (d *drawer) containers(_ *workload, p *v1.PodTemplateSpec) {
 		switch {
 		case d.chance(.06):
 			r.Requests = nil
-		case d.chance(.06): // limits become requests
+		case d.chance(.06): //nolint:gocritic // another draw; limits become requests
 			r.Limits, r.Requests = r.Requests, nil
 		}
 		return r
@@ -33,7 +32,7 @@ func (d *drawer) containers(_ *workload, p *v1.PodTemplateSpec) {
 	for d.chance(.1) {
 		c := v1.Container{Name: "init" + string(rune('a'+len(s.InitContainers))), Image: "x", Resources: size()}
 		if d.chance(.5) { // a sidecar
-			c.RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
+			c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		}
 		s.InitContainers = append(s.InitContainers, c)
 	}
@@ -58,7 +57,7 @@ func (d *drawer) containers(_ *workload, p *v1.PodTemplateSpec) {
 		}
 	}
 	if d.chance(.04) {
-		s.RuntimeClassName, s.Overhead = ptr.To("sandboxed"), requests("250m", "120Mi")
+		s.RuntimeClassName, s.Overhead = new("sandboxed"), requests("250m", "120Mi")
 	}
 	if d.chance(.05) {
 		port := v1.ContainerPort{ContainerPort: 8080, HostPort: int32(one(d, 8080, 8081)), Protocol: one(d, v1.ProtocolTCP, v1.ProtocolTCP, v1.ProtocolUDP)}
@@ -102,6 +101,7 @@ func (d *drawer) nodeTerm() (t v1.NodeSelectorTerm) {
 			r.Values = slices.Clone(values[:d.between(1, 2)])
 		case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
 			r.Key, r.Values = cores, []string{one(d, "2", "4", "8")}
+		case v1.NodeSelectorOpExists, v1.NodeSelectorOpDoesNotExist:
 		}
 		t.MatchExpressions = append(t.MatchExpressions, r)
 	}
@@ -117,7 +117,7 @@ func (d *drawer) tolerates(_ *workload, p *v1.PodTemplateSpec) {
 	}
 	if d.chance(.9) {
 		for _, key := range []string{v1.TaintNodeNotReady, v1.TaintNodeUnreachable} {
-			add(1, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: ptr.To(int64(300))})
+			add(1, v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: new(int64(300))})
 		}
 	}
 	add(.04, v1.Toleration{Operator: v1.TolerationOpExists})
@@ -147,15 +147,15 @@ func (d *drawer) others(w *workload, p *v1.PodTemplateSpec) {
 		s.SchedulerName = one(d, "fargate-scheduler", "volcano")
 	}
 	if d.chance(.2) {
-		s.Priority = ptr.To(int32(one(d, 0, 1000, -5)))
+		s.Priority = new(int32(one(d, 0, 1000, -5)))
 	}
 	if d.chance(.04) {
-		s.PreemptionPolicy = ptr.To(v1.PreemptNever)
+		s.PreemptionPolicy = new(v1.PreemptNever)
 	}
 	if d.chance(.02) {
 		s.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
 	}
 	if d.chance(.1) {
-		s.TerminationGracePeriodSeconds = ptr.To(int64(one(d, 0, 120, 3600)))
+		s.TerminationGracePeriodSeconds = new(int64(one(d, 0, 120, 3600)))
 	}
 }

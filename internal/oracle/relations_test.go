@@ -3,7 +3,6 @@ package oracle
 import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // topologyKey draws what a rule among pods counts on.
@@ -77,13 +76,13 @@ func (d *drawer) spreads(w *workload, p *v1.PodTemplateSpec) {
 			WhenUnsatisfiable: one(d, v1.DoNotSchedule, v1.ScheduleAnyway), LabelSelector: d.ofPods(w),
 		}
 		if c.WhenUnsatisfiable == v1.DoNotSchedule && d.chance(.2) {
-			c.MinDomains = ptr.To(int32(d.between(1, 4)))
+			c.MinDomains = new(int32(d.between(1, 4)))
 		}
 		if d.chance(.3) {
-			c.NodeTaintsPolicy = ptr.To(one(d, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore))
+			c.NodeTaintsPolicy = new(one(d, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore))
 		}
 		if d.chance(.3) {
-			c.NodeAffinityPolicy = ptr.To(one(d, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore))
+			c.NodeAffinityPolicy = new(one(d, v1.NodeInclusionPolicyHonor, v1.NodeInclusionPolicyIgnore))
 		}
 		if c.LabelSelector != nil && d.chance(.15) {
 			c.MatchLabelKeys = []string{"pod-template-hash"}

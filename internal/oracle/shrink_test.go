@@ -119,6 +119,7 @@ func simplify(v reflect.Value, still func() bool) {
 				v.SetMapIndex(key, before)
 			}
 		}
+	default: // it has no parts
 	}
 }
 

@@ -33,7 +33,7 @@ func compareMany(count int) (*tallies, error) {
 	group.SetLimit(2)
 	for i := range uint64(count) {
 		group.Go(func() error {
-			c, err := examine(drawCluster(seed, i), nil)
+			c, err := examine(drawCluster(i), nil)
 			if err != nil {
 				return fmt.Errorf("cluster %d: %w", i, err)
 			}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // volumes draws volumes of a template. Those of claims are made with each pod.
@@ -34,13 +33,13 @@ func (d *drawer) volumes(w *workload, p *v1.PodTemplateSpec) {
 		add(1, "data", v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "of each pod"}})
 	}
 	if d.chance(.02) {
-		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To(w.name + "-device")}}
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: new(w.name + "-device")}}
 	}
 }
 
 func claimSpec(mode v1.PersistentVolumeAccessMode) v1.PersistentVolumeClaimSpec {
 	return v1.PersistentVolumeClaimSpec{
-		AccessModes: []v1.PersistentVolumeAccessMode{mode}, StorageClassName: ptr.To("standard"),
+		AccessModes: []v1.PersistentVolumeAccessMode{mode}, StorageClassName: new("standard"),
 		Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{"storage": resource.MustParse("1Gi")}},
 	}
 }
@@ -94,7 +93,7 @@ func (d *drawer) claim(namespace, name string, mode v1.PersistentVolumeAccessMod
 		v.Spec.NodeAffinity = volumeOn(v1.LabelTopologyZone, one(d, zones...))
 	case d.chance(.3):
 		v.Spec.NodeAffinity = volumeOn(v1.LabelHostname, one(d, d.Nodes...).Name)
-	case d.chance(.3):
+	case d.chance(.3): //nolint:gocritic // another draw
 		v.Labels = map[string]string{v1.LabelTopologyZone: one(d, zones...)}
 	}
 	d.Claims, d.Volumes = append(d.Claims, c), append(d.Volumes, v)

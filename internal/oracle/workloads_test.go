@@ -9,11 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // drawCluster draws the cluster of a number. The same seed and number give the same cluster.
-func drawCluster(seed, number uint64) *cluster {
+func drawCluster(number uint64) *cluster {
 	d := newDrawer(seed, number)
 	d.namespaces()
 	d.nodes()
@@ -212,8 +211,8 @@ func (d *drawer) drift() {
 			p.Status.NominatedNodeName = one(d, d.Nodes...).Name
 		}
 		if p.Spec.NodeName != "" && d.chance(.02) {
-			p.DeletionTimestamp = ptr.To(metav1.NewTime(began))
-			p.DeletionGracePeriodSeconds = ptr.To(int64(30))
+			p.DeletionTimestamp = new(metav1.NewTime(began))
+			p.DeletionGracePeriodSeconds = new(int64(30))
 		}
 	}
 }
