@@ -59,7 +59,7 @@ func (t *traced) asked(nodes []*v1.Node) []*v1.Node {
 // ask returns why the trace refuses a pod, by node, with the pod itself taken away; nil where the trace has no such pod.
 func (t *traced) ask(p *v1.Pod, nodes []*v1.Node) map[string]string {
 	q, ok := t.request[nameOf(p)]
-	if !ok {
+	if ignored, _ := t.trace.Ignored(); !ok || ignored[nameOf(p)] != nil {
 		return nil
 	}
 	app := t.trace.Requests[q].App

@@ -36,7 +36,7 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 	if h.at < h.from {
 		return nil, nil, fmt.Errorf("the window is empty: the log ends at %s", instant(h.at))
 	}
-	w := &writer{past: h, from: max(h.from, h.began), held: map[string]bool{}, stood: map[string]bool{}, hopeless: map[string]bool{}}
+	w := &writer{past: h, from: max(h.from, h.began), fixed: map[string]any{}, ignored: map[string]any{}, held: map[string]bool{}, stood: map[string]bool{}, hopeless: map[string]bool{}}
 	for _, p := range h.stays {
 		copied := *p
 		if copied.left = h.leftAt(p); p.left < 0 {
@@ -79,6 +79,12 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 		"origin": "Kubernetes cluster", "method": opt.Method, "taken": instant(w.from),
 		"nodes": tally.Nodes, "pods": tally.Standing + tally.Waiting,
 	}
+	if len(w.fixed) > 0 {
+		w.trace.Source["fixed"] = w.fixed
+	}
+	if len(w.ignored) > 0 {
+		w.trace.Source["ignored"] = w.ignored
+	}
 	if h.start.Currency != "" {
 		w.trace.Source["currency"] = h.start.Currency
 	}
@@ -100,8 +106,10 @@ func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3
 // A writer makes one trace.
 type writer struct {
 	past       *History
-	from       int64   // time 0 of the trace
-	stays      []*stay // that count
+	from       int64          // time 0 of the trace
+	stays      []*stay        // that count
+	fixed      map[string]any // requests that fit nowhere else, each with the reason
+	ignored    map[string]any // those that wait and fit nowhere, of an app with fixed ones
 	trace      *trace.Trace
 	instance   *binpack.Instance
 	held       map[string]bool // nodes that hold a pod at some time
@@ -244,6 +252,13 @@ func (w *writer) letStay() {
 		}
 		types := slices.Clone(a.Types)
 		for _, p := range w.ordered {
+			if p.app == a.Name && w.past.at == w.from { // a past that lasts had other moments
+				of := w.fixed
+				if p.node == "" {
+					of = w.ignored
+				}
+				of[p.name] = "it fits no node that it may go to now"
+			}
 			if p.app == a.Name && p.node != "" {
 				types = append(types, w.instance.Machines[w.line[p.node]].Type)
 			}

@@ -284,6 +284,10 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 	t, notes, err = r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
 	if err == nil && r.log == nil { // a recording is of the past, and knows too little of it
 		fixed, ignored := map[string]any{}, map[string]any{}
+		for name, of := range map[string]map[string]any{"fixed": fixed, "ignored": ignored} {
+			known, _ := t.Source[name].(map[string]any)
+			maps.Copy(of, known)
+		}
 		for i := range t.Requests {
 			name := t.Requests[i].Name
 			if why := r.fixed[name]; why != "" && i < t.Initial {
