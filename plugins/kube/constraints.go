@@ -38,7 +38,7 @@ func sameConstraints(a, b *v1.Pod) bool {
 }
 
 func equalTerms(a, b v1.PodAffinityTerm) bool {
-	return a.TopologyKey == b.TopologyKey && metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
+	return a.TopologyKey == b.TopologyKey && (a.LabelSelector == nil) == (b.LabelSelector == nil) && metav1.FormatLabelSelector(a.LabelSelector) == metav1.FormatLabelSelector(b.LabelSelector) &&
 		metav1.FormatLabelSelector(a.NamespaceSelector) == metav1.FormatLabelSelector(b.NamespaceSelector) &&
 		slices.Equal(a.Namespaces, b.Namespaces)
 }

@@ -108,7 +108,7 @@ func (o *Others) read(p *v1.Pod) {
 		case o.mixed[Group(p, o.appLabel)]:
 			why = "which not all pods of its workload have"
 		}
-		key := fmt.Sprint(p.Namespace, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
+		key := keyOf(p, &t)
 		of := o.known
 		if why != "" {
 			of = o.foreign
@@ -117,6 +117,11 @@ func (o *Others) read(p *v1.Pod) {
 			of[key] = newTerm(p, &t, why)
 		}
 	}
+}
+
+// keyOf is what a term of a pod selects. An empty selector selects all pods, none at all selects none.
+func keyOf(p *v1.Pod, t *v1.PodAffinityTerm) string {
+	return fmt.Sprint(p.Namespace, t.LabelSelector == nil, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
 }
 
 func newTerm(p *v1.Pod, t *v1.PodAffinityTerm, why string) *term {
@@ -153,7 +158,7 @@ func required(p *v1.Pod) []v1.PodAffinityTerm {
 
 func sameTerms(a, b *v1.Pod) bool {
 	return a == b || slices.EqualFunc(required(a), required(b), func(x, y v1.PodAffinityTerm) bool {
-		return x.TopologyKey == y.TopologyKey && metav1.FormatLabelSelector(x.LabelSelector) == metav1.FormatLabelSelector(y.LabelSelector) &&
+		return x.TopologyKey == y.TopologyKey && (x.LabelSelector == nil) == (y.LabelSelector == nil) && metav1.FormatLabelSelector(x.LabelSelector) == metav1.FormatLabelSelector(y.LabelSelector) &&
 			metav1.FormatLabelSelector(x.NamespaceSelector) == metav1.FormatLabelSelector(y.NamespaceSelector) && slices.Equal(x.Namespaces, y.Namespaces)
 	})
 }
@@ -201,7 +206,7 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 
 // missed names pods that a term of a pod selects and the model does not have.
 func (o *Others) missed(pod *v1.Pod, of *v1.PodAffinityTerm) string {
-	key := fmt.Sprint(pod.Namespace, metav1.FormatLabelSelector(of.LabelSelector), of.NamespaceSelector != nil, of.Namespaces)
+	key := keyOf(pod, of)
 	t := o.known[key]
 	if t == nil {
 		t = newTerm(pod, of, "")

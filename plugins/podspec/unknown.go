@@ -149,7 +149,34 @@ func unknowns(pod *v1.Pod) (list []string) {
 
 // resizing reports whether the scheduler counts a pod by more than its specification: a replacement is of another size.
 func resizing(pod *v1.Pod) bool {
-	return pod.Spec.NodeName != "" && !maps.Equal(Demand(pod), Demand(&v1.Pod{Spec: pod.Spec}))
+	return pod.Spec.NodeName != "" && hasOtherSizes(pod) && !maps.Equal(Demand(pod), Demand(&v1.Pod{Spec: pod.Spec}))
+}
+
+// hasOtherSizes reports whether the kubelet says that a container, or the pod, has other requests than its specification.
+// To add them all up takes longer.
+func hasOtherSizes(pod *v1.Pod) bool {
+	if pod.Spec.Resources != nil {
+		return true
+	}
+	other := func(has, want v1.ResourceList) bool {
+		for name, q := range has {
+			if of, ok := want[name]; !ok || q.Cmp(of) != 0 {
+				return true
+			}
+		}
+		return false
+	}
+	of := func(statuses []v1.ContainerStatus, containers []v1.Container) bool {
+		return slices.ContainsFunc(statuses, func(s v1.ContainerStatus) bool {
+			i := slices.IndexFunc(containers, func(c v1.Container) bool { return c.Name == s.Name })
+			if i < 0 {
+				return true
+			}
+			want := containers[i].Resources.Requests
+			return other(s.AllocatedResources, want) || s.Resources != nil && other(s.Resources.Requests, want)
+		})
+	}
+	return of(pod.Status.ContainerStatuses, pod.Spec.Containers) || of(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
 }
 
 // Hard reports whether the scheduler keeps a pod off nodes because of a topology spread: a value that it does not know may

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -184,4 +185,39 @@ func TestAsks(t *testing.T) {
 	require.Empty(t, asks(nil, v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{in("a", "1")}}, v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{exists}}))
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"a": "1"}}}
 	require.ElementsMatch(t, []Label{{"", "n1"}, {"a", "1"}}, slices.Collect(LabelsOf(n)))
+}
+
+// A pod of another size than its specification says has no replacement of that size.
+func TestResizing(t *testing.T) {
+	of := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
+	pod := func(status ...v1.ContainerStatus) *v1.Pod {
+		return &v1.Pod{Spec: v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: of("1")}}}},
+			Status: v1.PodStatus{ContainerStatuses: status}}
+	}
+	has := func(cpu string) v1.ContainerStatus {
+		return v1.ContainerStatus{Name: "c", AllocatedResources: of(cpu), Resources: &v1.ResourceRequirements{Requests: of(cpu)}}
+	}
+	require.Empty(t, Unknown(pod()))
+	require.Empty(t, Unknown(pod(has("1000m"))), "the same in other words")
+	require.Equal(t, "its resize, which is under way", Unknown(pod(has("2"))))
+	require.Empty(t, Unknown(pod(has("500m"))), "it is to grow, and counts as it will be")
+	waits := pod(has("2"))
+	waits.Spec.NodeName = ""
+	require.Empty(t, Unknown(waits))
+}
+
+// A term without a selector selects no pod, one with an empty selector all.
+func TestNoSelector(t *testing.T) {
+	web := func(name string, s *metav1.LabelSelector) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: v1.PodSpec{NodeName: "n", Affinity: &v1.Affinity{
+			PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname, LabelSelector: s}}},
+		}}}
+	}
+	agent := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "agent", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "agent"}, appsv1.SchemeGroupVersion.WithKind("DaemonSet")),
+	}}}
+	none, all := web("none", nil), web("all", &metav1.LabelSelector{})
+	o := NewOthers([]*v1.Pod{none, all, agent}, nil, "")
+	require.Empty(t, o.Unknown(none))
+	require.Equal(t, "its anti-affinity, which selects shop/agent, a part of its node", o.Unknown(all))
 }
