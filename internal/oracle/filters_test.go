@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -81,7 +82,7 @@ func (f *filters) ask(p *v1.Pod) map[string]refusal {
 		case !status.IsSuccess():
 			refused[n.Name] = refusalOf(p, status)
 		case !narrowed.AllNodes() && !narrowed.NodeNames.Has(n.Name):
-			refused[n.Name] = refusal{plugin: fmt.Sprint(slices.Sorted(slices.Values(by.UnsortedList()))), reason: "not among the nodes of PreFilter"}
+			refused[n.Name] = refusal{strings.Join(sets.List(by), ", "), "not among the nodes of PreFilter"}
 		default:
 			info, err := f.snapshot.NodeInfos().Get(n.Name)
 			if err != nil {

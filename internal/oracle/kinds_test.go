@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,12 +19,14 @@ import (
 func (c *cluster) widerKind(p *v1.Pod, n *v1.Node, r refusal) string {
 	kind := r.plugin + ": " + r.reason
 	switch r.plugin {
+	case "NodeAffinity", "NodeUnschedulable":
+		return kind + itsOwn(p, n)
 	case "TaintToleration":
 		taint := podspec.Untolerated(n, p.Spec.Tolerations)
 		if taint == nil {
 			return kind + " (a numeric toleration)"
 		}
-		return "TaintToleration: " + taint.Key
+		return "TaintToleration: " + taint.Key + itsOwn(p, n)
 	case "InterPodAffinity":
 		if strings.Contains(r.reason, "existing pods") {
 			return kind + c.theirTerms(p, n)
@@ -33,10 +36,16 @@ func (c *cluster) widerKind(p *v1.Pod, n *v1.Node, r refusal) string {
 		return kind + spreadFeatures(p)
 	case "NodeResourcesFit":
 		return kind + c.roomFeature(p, n, "")
-	case "NodeAffinity":
-		return kind + selectorFeatures(p)
 	}
 	return kind
+}
+
+// itsOwn says that a pod is on a node that does not admit it any more.
+func itsOwn(p *v1.Pod, n *v1.Node) string {
+	if p.Spec.NodeName == n.Name {
+		return " (its own node)"
+	}
+	return ""
 }
 
 // narrowerKind names why a model refuses what all filters allow.
@@ -151,7 +160,7 @@ func (c *cluster) sharing(n *v1.Node, key string, without *v1.Pod) (pods []*v1.P
 	return slices.DeleteFunc(pods, func(o *v1.Pod) bool { return o == without })
 }
 
-// ownTerms are the features of the terms of a pod that keep it off a node.
+// ownTerms is the feature of the terms of a pod that keep it off a node.
 func (c *cluster) ownTerms(p *v1.Pod, n *v1.Node, together bool) string {
 	var of []string
 	list, raw := parsed(p, together)
@@ -161,10 +170,21 @@ func (c *cluster) ownTerms(p *v1.Pod, n *v1.Node, together bool) string {
 			of = append(of, c.featureOf(n, &raw[i], slices.Concat(met, []*v1.Pod{p})))
 		}
 	}
-	return listed(of)
+	if len(of) == 0 { // a fault of 1.36, mended in 1.37: own selectors of namespaces are asked about no labels
+		return " (namespaceSelector that no labels match)"
+	}
+	return simplest(of)
 }
 
-// theirTerms are the features of the terms of other pods that keep one off a node.
+// simplest is the least unusual of several causes, each of which is sufficient.
+func simplest(of []string) string {
+	slices.SortFunc(of, func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "+"), strings.Count(b, "+")), cmp.Compare(a, b))
+	})
+	return fmt.Sprintf(" (%s)", of[0])
+}
+
+// theirTerms is the feature of the terms of other pods that keep one off a node.
 func (c *cluster) theirTerms(p *v1.Pod, n *v1.Node) string {
 	var of []string
 	for _, o := range c.Pods {
@@ -175,7 +195,7 @@ func (c *cluster) theirTerms(p *v1.Pod, n *v1.Node) string {
 			}
 		}
 	}
-	return listed(of)
+	return simplest(of)
 }
 
 // featureOf is what is unusual in a term or, if nothing is, in the node or the pods between which it holds.

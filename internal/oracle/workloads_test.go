@@ -172,7 +172,8 @@ func (d *drawer) nodeFor(f *filters, p *v1.Pod) string {
 			late = append(late, n.Name) // the filters of room come before
 		}
 	}
-	if len(late) > 0 && d.chance(.05) {
+	_, byDriver := p.Spec.Containers[0].Resources.Requests[driven] // of which there is none
+	if len(late) > 0 && !byDriver && d.chance(.05) {
 		return one(d, late...)
 	}
 	if len(may) == 0 {
