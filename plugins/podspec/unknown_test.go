@@ -191,8 +191,9 @@ func TestAsks(t *testing.T) {
 func TestResizing(t *testing.T) {
 	of := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
 	pod := func(status ...v1.ContainerStatus) *v1.Pod {
-		return &v1.Pod{Spec: v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: of("1")}}}},
-			Status: v1.PodStatus{ContainerStatuses: status}}
+		p := &v1.Pod{Status: v1.PodStatus{ContainerStatuses: status}}
+		p.Spec = v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: of("1")}}}}
+		return p
 	}
 	has := func(cpu string) v1.ContainerStatus {
 		return v1.ContainerStatus{Name: "c", AllocatedResources: of(cpu), Resources: &v1.ResourceRequirements{Requests: of(cpu)}}
@@ -209,9 +210,10 @@ func TestResizing(t *testing.T) {
 // A term without a selector selects no pod, one with an empty selector all.
 func TestNoSelector(t *testing.T) {
 	web := func(name string, s *metav1.LabelSelector) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: v1.PodSpec{NodeName: "n", Affinity: &v1.Affinity{
-			PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname, LabelSelector: s}}},
-		}}}
+		terms := []v1.PodAffinityTerm{{TopologyKey: v1.LabelHostname, LabelSelector: s}}
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		p.Spec.NodeName, p.Spec.Affinity = "n", &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
+		return p
 	}
 	agent := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "agent", OwnerReferences: []metav1.OwnerReference{
 		*metav1.NewControllerRef(&metav1.ObjectMeta{Name: "agent"}, appsv1.SchemeGroupVersion.WithKind("DaemonSet")),
