@@ -28,7 +28,7 @@ asked=$(rows asked)
 [[ $asked ]] || { tail -n 100 "$dir/run.txt" >&2 && exit 1; }
 {
 	cat <<TEXT
-# What kube-scheduler allows, and what the model takes for allowed
+# The model of constraints beside kube-scheduler's filters
 
 Generated clusters of 5 to 40 nodes, with every field of a pod that a filter of kube-scheduler's default profile reads. Each pod that Sigma would
 move, and each that waits and is taken as fully known, is asked about on every node, with the pod itself taken away. Kubernetes is $version.

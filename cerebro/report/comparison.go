@@ -27,7 +27,7 @@ type Trace struct {
 	Apps       int      `json:"apps"`
 	Dimensions []string `json:"dimensions"`
 	Fleet      string   `json:"fleet"`             // "open" or "fixed"
-	Ignored    int      `json:"ignored,omitempty"` // items with constraints that no figure heeds
+	Ignored    int      `json:"ignored,omitempty"` // items with constraints that no figure counts
 
 	Machines int       `json:"-"` // in the fleet; negative = without limit
 	Mixed    bool      `json:"-"` // machines differ in cost

@@ -195,7 +195,7 @@ func provenance(comparisons []Comparison) (lines []string) {
 func ignoredNotes(comparisons []Comparison) (lines []string) {
 	for i := range comparisons {
 		if t := &comparisons[i].Trace; t.Ignored > 0 {
-			lines = append(lines, fmt.Sprintf("%s: no figure heeds constraints of %d items", t.Name, t.Ignored))
+			lines = append(lines, fmt.Sprintf("%s: no figure counts all constraints of %d items", t.Name, t.Ignored))
 		}
 	}
 	return lines

@@ -45,12 +45,12 @@ func (t *Trace) Fixed() (map[string]any, error) {
 	return fixed, nil
 }
 
-// Ignored returns the requests that have constraints which the trace does not, each with what they depend on: the
-// source's ignored. What is said of a trace with any holds without these constraints.
+// Ignored returns the requests with constraints that the trace does not have, each with the reason: the source's
+// ignored. The figures of a trace hold without these constraints.
 func (t *Trace) Ignored() (map[string]any, error) {
 	ignored, ok := t.Source["ignored"].(map[string]any)
 	if t.Source["ignored"] != nil && !ok {
-		return nil, errors.New("trace.yaml: source.ignored: want requests, each with what it depends on")
+		return nil, errors.New("trace.yaml: source.ignored: want a mapping of requests to reasons")
 	}
 	return ignored, nil
 }

@@ -52,7 +52,7 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	}
 	fixed, _ := t.Fixed()
 	if n := len(fixed); n > 0 && c.opt.Repack {
-		r.add("%s: items that must not move: %d, each with the reason in trace.yaml; they are placed again all the same, but not by sigma rebalance", t.Name, n)
+		r.add("%s: %d items must not move, as trace.yaml says; this comparison places them again, sigma rebalance does not", t.Name, n)
 	}
 	if !named {
 		return

@@ -35,13 +35,7 @@ type Planned struct {
 
 // Report returns the figures of a plan of the trace that head describes.
 func (p *Plan) Report(head report.Trace) PlanReport {
-	ignored, _ := p.t.Ignored() // the head has the error
-	head.Ignored = 0            // what stays where it stands is not placed by the plan
-	for _, q := range p.t.Requests[p.t.Initial:] {
-		if ignored[q.Name] != nil {
-			head.Ignored += int(q.Count)
-		}
-	}
+	head.Ignored = p.Ignored()
 	out := PlanReport{head, p.Bound, Planned{
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
 		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
@@ -58,6 +52,30 @@ func (p *Plan) Report(head report.Trace) PlanReport {
 		out.Plan.AllocationRate[name] = p.AllocationRate[d]
 	}
 	return out
+}
+
+// Ignored is the number of items that the plan places without all of their constraints: those of an app of which the trace
+// says so of some. Items that stay where they are do not count.
+func (p *Plan) Ignored() (items int) {
+	ignored, _ := p.t.Ignored() // the error is reported where the trace is read
+	apps := map[int32]bool{}
+	for _, q := range p.t.Requests {
+		apps[q.App] = apps[q.App] || ignored[q.Name] != nil
+	}
+	for _, e := range p.t.Events {
+		if apps[p.t.Requests[e.Request].App] {
+			items += int(e.Count)
+		}
+	}
+	return items
+}
+
+// Optimal says in words that a plan is proven, with the number of items of which not all constraints count.
+func Optimal(ignored int) string {
+	if ignored > 0 {
+		return "proven optimal without the constraints of " + report.Plural(ignored, "item")
+	}
+	return "proven optimal"
 }
 
 // Plans are the reports of several traces.
@@ -107,10 +125,8 @@ func (plans Plans) Incomplete() error {
 // result describes in words whether a plan is proven.
 func (p *Planned) result(ignored int) string {
 	switch {
-	case p.Proven && ignored > 0:
-		return fmt.Sprintf("proven optimal without the constraints of %d items", ignored)
 	case p.Proven:
-		return "proven optimal"
+		return Optimal(ignored)
 	case p.Unplaced > 0:
 		return "incomplete"
 	}

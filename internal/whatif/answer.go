@@ -32,6 +32,8 @@ type State struct {
 	// Proven: no plan costs less, or, where items are left out, all machines have less of some
 	// resource than all items want.
 	Proven bool `json:"proven"`
+	// Ignored is the number of items that are placed without all of their constraints.
+	Ignored int `json:"ignored,omitempty"`
 }
 
 // An AppLeft is an app that no longer fits.
@@ -76,7 +78,7 @@ func (o *Options) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, erro
 }
 
 func state(t *trace.Trace, p *compare.Plan) State {
-	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven}
+	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven, p.Ignored()}
 	if p.Unplaced > 0 {
 		s.Proven = tooLittle(t)
 	}
@@ -242,7 +244,7 @@ func (s *State) result() string {
 	case s.LeftOut > 0:
 		return "does not fit"
 	case s.Proven:
-		return "proven optimal"
+		return compare.Optimal(s.Ignored)
 	}
 	return "not proven"
 }

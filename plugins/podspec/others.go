@@ -121,7 +121,7 @@ func (o *Others) read(p *v1.Pod) {
 
 // keyOf is what a term of a pod selects. An empty selector selects all pods, none at all selects none.
 func keyOf(p *v1.Pod, t *v1.PodAffinityTerm) string {
-	return fmt.Sprint(p.Namespace, t.LabelSelector == nil, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
+	return fmt.Sprintf("%q %t %q %t %q", p.Namespace, t.LabelSelector == nil, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
 }
 
 func newTerm(p *v1.Pod, t *v1.PodAffinityTerm, why string) *term {
@@ -144,7 +144,7 @@ func (o *Others) unknownTerm(t *v1.PodAffinityTerm) string {
 	case o.shared && t.TopologyKey == v1.LabelHostname:
 		return "by " + t.TopologyKey + ", which two nodes share"
 	case o.cordoned && t.TopologyKey == v1.LabelTopologyZone:
-		return "by zone, while pods stand on a cordoned node of one"
+		return "by zone, while pods are on cordoned nodes"
 	}
 	return ""
 }
@@ -193,9 +193,9 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 		}
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
-		if c := &pod.Spec.TopologySpreadConstraints[i]; Hard(c) && EvenZones(c) {
+		if c := &pod.Spec.TopologySpreadConstraints[i]; hard(c) && evenZones(c) {
 			if of := o.counted(pod, c); o.cordoned {
-				list = append(list, "its topology spread, while pods stand on a cordoned node of a zone")
+				list = append(list, "its topology spread, while pods are on cordoned nodes")
 			} else if of != "" {
 				list = append(list, "its topology spread, which counts "+of)
 			}

@@ -117,7 +117,7 @@ func unknowns(pod *v1.Pod) (list []string) {
 			}
 		}
 	}
-	if slices.ContainsFunc(s.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return Hard(&c) && !EvenZones(&c) }) {
+	if slices.ContainsFunc(s.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return hard(&c) && !evenZones(&c) }) {
 		add("its topology spread")
 	}
 	a := s.Affinity
@@ -179,9 +179,9 @@ func hasOtherSizes(pod *v1.Pod) bool {
 	return of(pod.Status.ContainerStatuses, pod.Spec.Containers) || of(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
 }
 
-// Hard reports whether the scheduler keeps a pod off nodes because of a topology spread: a value that it does not know may
+// hard reports whether the scheduler keeps a pod off nodes because of a topology spread: a value that it does not know may
 // be a hard one.
-func Hard(c *v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != v1.ScheduleAnyway }
+func hard(c *v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != v1.ScheduleAnyway }
 
 // unknownTerm says what the model does not have of a required term of anti-affinity; "" = it has all.
 func unknownTerm(t *v1.PodAffinityTerm) string {
@@ -214,9 +214,9 @@ func AntiAffinity(pod *v1.Pod) (terms []v1.PodAffinityTerm) {
 // then, and maxSkew is the most of a zone. docs/autoscalers.md states limits in that way.
 const ManyDomains = 1000
 
-// EvenZones reports whether a hard topology spread is one that the model of nodes has: over zones, with a most of each, or
+// evenZones reports whether a hard topology spread is one that the model of nodes has: over zones, with a most of each, or
 // among the nodes that the pod may use. Whether its selector picks others is in [Others].
-func EvenZones(c *v1.TopologySpreadConstraint) bool {
+func evenZones(c *v1.TopologySpreadConstraint) bool {
 	honors := func(p *v1.NodeInclusionPolicy) bool { return p != nil && *p == v1.NodeInclusionPolicyHonor }
 	return c.TopologyKey == v1.LabelTopologyZone && extra(c) == "" && (c.MinDomains != nil && *c.MinDomains >= ManyDomains ||
 		c.MinDomains == nil && honors(c.NodeTaintsPolicy) && (c.NodeAffinityPolicy == nil || honors(c.NodeAffinityPolicy)))
@@ -224,6 +224,6 @@ func EvenZones(c *v1.TopologySpreadConstraint) bool {
 
 // zoned reports whether a pod is kept off zones by itself: the planners of moves know no zones.
 func zoned(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return Hard(&c) }) ||
+	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return hard(&c) }) ||
 		slices.ContainsFunc(AntiAffinity(pod), func(t v1.PodAffinityTerm) bool { return t.TopologyKey == v1.LabelTopologyZone })
 }

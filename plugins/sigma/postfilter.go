@@ -122,14 +122,22 @@ func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
 
 // Stays implements [mover.Cluster]. Where budgets, pods or nodes cannot be read, all pods stay.
 func (c *moverCluster) Stays() func(*v1.Pod) bool {
-	list, err := c.budgets.List(labels.Everything())
 	pods, unread := c.pods.List(labels.Everything())
 	nodes, unseen := c.nodes.List(labels.Everything())
-	if err != nil || unread != nil || unseen != nil {
+	if unread != nil || unseen != nil {
 		return func(*v1.Pod) bool { return true }
 	}
-	budgets, others := mover.Budgets(list), podspec.NewOthers(pods, nodes, c.appLabel)
+	budgets, others := c.budgeted(), podspec.NewOthers(pods, nodes, c.appLabel)
 	return func(p *v1.Pod) bool { return budgets(p) || others.Unknown(p) != "" }
+}
+
+// budgeted returns which pods a disruption budget keeps; where budgets cannot be read, all.
+func (c *moverCluster) budgeted() func(*v1.Pod) bool {
+	list, err := c.budgets.List(labels.Everything())
+	if err != nil {
+		return func(*v1.Pod) bool { return true }
+	}
+	return mover.Budgets(list)
 }
 
 // Ends implements [mover.Cluster].

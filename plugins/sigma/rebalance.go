@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
@@ -69,17 +68,17 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 	}
 	o := rebalance.Options{
 		AppLabel: a.AppLabel, Fleet: a.Fleet, Prices: prices, Profile: profile, MaxGrace: a.MaxGracePeriod.Duration, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
-		Site: &rebalanceSite{cluster, h.SharedInformerFactory().Core().V1().Nodes().Lister()}, Holder: p.engine,
+		Site: &rebalanceSite{cluster}, Holder: p.engine,
 	}
 	takeTurns(ctx, &rebalancing, func(ctx context.Context) error { return rebalance.Run(ctx, h.KubeConfig(), o) })
 	return nil
 }
 
 // rebalanceSite is the cluster of Rebalances.
-type rebalanceSite struct {
-	*moverCluster
-	nodes corelisters.NodeLister
-}
+type rebalanceSite struct{ *moverCluster }
+
+// Stays implements [rebalance.Site]: what pods say of others is the controller's business.
+func (s *rebalanceSite) Stays() func(*v1.Pod) bool { return s.budgeted() }
 
 // Pods implements [rebalance.Site].
 func (s *rebalanceSite) Pods() []*v1.Pod {

@@ -55,7 +55,7 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 	return fixed
 }
 
-// ignored returns the pods with constraints that a trace has not, each with what it depends on, by namespace/name.
+// ignored returns the pods with constraints that a trace cannot express, each with the reasons, by namespace/name.
 func (p *Picture) ignored(appLabel string) map[string]string {
 	ignored, others := map[string]string{}, p.others(appLabel)
 	for _, pod := range p.Pods {

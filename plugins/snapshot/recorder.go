@@ -43,7 +43,7 @@ type Recorder struct {
 
 	priced   map[kube.PriceSource]int // nodes of the last picture by where their prices come from
 	fixed    map[string]string        // pods of the last picture that must not move, and why
-	ignored  map[string]string        // pods of the last picture that wait with constraints that a trace has not
+	ignored  map[string]string        // pods of the last picture with constraints that a trace cannot express
 	unwell   []string                 // notes on nodes of the last picture
 	past     *history.History         // empty where stream is set
 	stream   *stream
@@ -303,7 +303,7 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 		if len(ignored) > 0 {
 			t.Source["ignored"] = ignored
 			first := slices.Min(slices.Collect(maps.Keys(ignored)))
-			notes = append(notes, fmt.Sprintf("pods with constraints that a trace has not: %d, of %s %s", len(ignored), first, ignored[first]))
+			notes = append(notes, fmt.Sprintf("%d pods have constraints that a trace cannot express; the first is %s: %s", len(ignored), first, ignored[first]))
 		}
 		notes = append(notes, r.unwell...)
 	}

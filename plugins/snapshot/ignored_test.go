@@ -1,0 +1,74 @@
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A trace names the pods that have constraints which it cannot express, those that wait and those on nodes. The latter are fixed.
+func TestIgnored(t *testing.T) {
+	ready := func(p *v1.Pod) {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	}
+	spread := func(p *v1.Pod) { // with nodeTaintsPolicy Ignore, by default
+		p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+		}}
+	}
+	down := func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}}
+	}
+	tr, notes := snap(t, picture([]*v1.Node{node("n1"), node("n2"), node("n3", down)},
+		pod("web", "web-1", "n1", "1", ready, spread), pod("web", "web-2", "n2", "1", ready, spread), pod("web", "web-3", "", "1", spread),
+		pod("db", "db-1", "n1", "1", ready), pod("db", "db-2", "n2", "1", ready),
+	))
+	ignored, err := tr.Ignored()
+	require.NoError(t, err)
+	const why = "its topology spread"
+	require.Equal(t, map[string]any{"shop/web-1": why, "shop/web-2": why, "shop/web-3": why}, ignored)
+	const stays = "where it may go depends on its topology spread"
+	require.Equal(t, map[string]any{"shop/web-1": stays, "shop/web-2": stays}, tr.Source["fixed"])
+	require.Equal(t, []string{
+		"3 pods have constraints that a trace cannot express; the first is shop/web-1: its topology spread",
+		"node n3 takes no pods now that do not tolerate its taint node.kubernetes.io/unreachable:NoSchedule",
+	}, notes)
+	inst := tr.Instance
+	for _, a := range inst.Apps { // the node is a machine of another type, and no app may use it
+		require.NotNil(t, a.Types)
+		require.NotContains(t, a.Types, inst.Machines[2].Type)
+	}
+
+	tr.Source["ignored"] = "web"
+	_, err = tr.Ignored()
+	require.ErrorContains(t, err, "source.ignored")
+}
+
+// Nodes of AWS Fargate and virtual nodes are no machines. What their pods say of others counts all the same.
+func TestNodesThatAreNoMachines(t *testing.T) {
+	fargateNode := node("fargate-1", func(n *v1.Node) { n.Labels = map[string]string{"eks.amazonaws.com/compute-type": "fargate"} })
+	virtual := node("virtual", func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: "virtual-kubelet.io/provider", Effect: v1.TaintEffectNoSchedule}}
+	})
+	byRegion := func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{TopologyKey: v1.LabelTopologyRegion, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		}}}
+	}
+	p := picture([]*v1.Node{node("n1"), fargateNode, virtual},
+		pod("web", "web-1", "n1", "1"), pod("job", "job-1", "fargate-1", "1", byRegion), pod("burst", "burst-1", "virtual", "1"),
+		pod("job", "job-2", "", "1", func(p *v1.Pod) { p.Spec.SchedulerName = "fargate-scheduler" }),
+	)
+	p.leaveOut()
+	require.Len(t, p.Nodes, 1)
+	require.Len(t, p.Pods, 1)
+	require.Equal(t, []string{"nodes of AWS Fargate and virtual nodes are no machines that pods share: 2, with 3 pods, are left out"}, p.Notes)
+	require.Equal(t, map[string]string{"shop/web-1": "the anti-affinity of shop/job-1 by topology.kubernetes.io/region"}, p.ignored(""))
+
+	plain := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"))
+	plain.leaveOut()
+	require.Empty(t, plain.Notes)
+	require.Nil(t, plain.AllPods)
+}
