@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The race detector, ROUNDS times (20) over the tests of the packages that share most between goroutines, while a
-# busy loop on each core competes for it. Writes docs/results/race-stress.md; another page: hack/race-stress.sh FILE.
+# The race detector, ROUNDS times (20) over the tests of the packages that share most between goroutines. Two
+# processes for each core repeat the tests of a package at the same time and compete for the cores.
+# Writes docs/results/race-stress.md; another page: hack/race-stress.sh FILE.
 # PACKAGES="./flow/follow ./mpa/gate": only these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,46 +12,42 @@ packages=${PACKAGES:-./plugins/mover ./plugins/rebalance ./plugins/evict ./plugi
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo "ROUNDS=$rounds: want a number from 1" >&2 && exit 2; }
 commit=$(git rev-parse --short HEAD)
 git diff --quiet HEAD -- '*.go' go.mod go.sum || commit+=' with changes that are not committed'
-cores=$(nproc)
-dir=out/race-stress
-mkdir -p "$dir"
+copies=$((2 * $(nproc)))
+each=$(((rounds + copies - 1) / copies))
+dir=$PWD/out/race-stress
+rm -rf "$dir" && mkdir -p "$dir"
 export CGO_ENABLED=1
-# shellcheck disable=SC2086 # a list
-go test -race -short -count=1 -run '^$' $packages >"$dir/build.txt" || { cat "$dir/build.txt" >&2 && exit 1; }
 
-load=()
-trap 'kill "${load[@]}" 2>/dev/null || true' EXIT
+running=()
+trap 'kill "${running[@]}" 2>/dev/null || true' EXIT
 trap 'exit 130' INT TERM
-for _ in $(seq "$cores"); do
-	while :; do :; done &
-	load+=($!)
-done
 
 rows= failed=
 for package in $packages; do
-	log=$dir/$(tr / - <<<"${package#./}").txt
-	begun=$SECONDS result=clean
-	go test -race -short -count="$rounds" -timeout 2h -v "$package" >"$log" 2>&1 || result=failed
+	name=$(tr / - <<<"${package#./}")
+	go test -race -c -o "$dir/$name.test" "$package"
+	begun=$SECONDS result=clean running=()
+	for copy in $(seq "$copies"); do
+		(cd "$package" && exec "$dir/$name.test" -test.short -test.count="$each" -test.timeout=2h -test.v >"$dir/$name-$copy.txt" 2>&1) &
+		running+=($!)
+	done
+	for pid in "${running[@]}"; do wait "$pid" || result=failed; done
 	took=$((SECONDS - begun))
-	grep -q 'WARNING: DATA RACE' "$log" && result='data race'
-	[[ $result == clean ]] || failed+=" $log"
+	! grep -q 'WARNING: DATA RACE' "$dir/$name"-*.txt || result='data race'
+	[[ $result == clean ]] || failed+=" $dir/$name-*.txt"
 	# Tests by name, without the parts of each.
-	tests=$(awk '/^--- (PASS|FAIL): / { print $3 }' "$log" | sort -u | wc -l)
-	skipped=$(awk '/^--- SKIP: / { print $3 }' "$log" | sort -u | wc -l)
-	rows+="| \`${package#./}\` | $rounds | $tests | $skipped | $took | $result |"$'\n'
-	echo "$package: $tests tests, $rounds times in $took s: $result" >&2
+	tests=$(awk '/^--- (PASS|FAIL): / { print $3 }' "$dir/$name"-*.txt | sort -u | wc -l)
+	skipped=$(awk '/^--- SKIP: / { print $3 }' "$dir/$name"-*.txt | sort -u | wc -l)
+	rows+="| \`${package#./}\` | $((each * copies)) | $tests | $skipped | $took | $result |"$'\n'
+	echo "$package: $tests tests, $((each * copies)) times in $took s: $result" >&2
 done
 
 {
 	cat <<TEXT
 # The race detector under load
 
-The tests of the packages that share most between goroutines, each run $rounds times with Go's race detector. Meanwhile a busy loop on each of the $cores cores, at the same priority, competes for it: goroutines are
-interrupted where they seldom are, and deadlines come late. "Skipped" are tests that \`-short\` leaves out or that need another machine; seconds are of the clock.
-
-\`\`\`
-CGO_ENABLED=1 go test -race -short -count=$rounds PACKAGE
-\`\`\`
+The tests of the packages that share most between goroutines, repeated with Go's race detector by $copies processes at the same time on $(nproc) cores: goroutines are interrupted at more
+places, and deadlines are missed. "Skipped" are tests that \`-short\` leaves out or that need another machine; seconds are of the clock.
 
 | package | repetitions | tests | skipped | seconds | result |
 |---|---:|---:|---:|---:|---|
