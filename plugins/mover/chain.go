@@ -63,7 +63,7 @@ func (m *Mover) moves(c *chain) error {
 		if err := m.await(c, i, before, kube.PlaceFree); err != nil {
 			return err
 		}
-		if err := m.mayGoOn(c, move.Pod); err != nil {
+		if err := m.mayGoOn(c, i); err != nil {
 			return err
 		}
 		gap := m.gapOf(move.Pod)
@@ -129,11 +129,12 @@ func (m *Mover) poll(c *chain, most time.Duration, tooLate error, ask func() (bo
 	}
 }
 
-// mayGoOn returns why a pod must not be evicted any more.
-func (m *Mover) mayGoOn(c *chain, pod *v1.Pod) error {
+// mayGoOn returns why the pod of a move must not be evicted any more.
+func (m *Mover) mayGoOn(c *chain, number int) error {
 	if err := m.needed(c); err != nil {
 		return err
 	}
+	pod := c.Moves[number].Pod
 	now := m.cluster.Pod(pod.Namespace, pod.Name)
 	switch {
 	case m.engine.Repair().Mode != policy.RepairEnabled:
@@ -146,6 +147,24 @@ func (m *Mover) mayGoOn(c *chain, pod *v1.Pod) error {
 	}
 	if m.cluster.Stays()(now) {
 		return end(refused, "a disruption budget, or a constraint of another pod, keeps %s/%s", pod.Namespace, pod.Name)
+	}
+	return m.lands(c, number)
+}
+
+// lands returns an error if the scheduler's filters refuse the replacement of a move's pod, or the waiting pod once all
+// pods of the moves have left.
+func (m *Mover) lands(c *chain, number int) error {
+	pod, to := c.Moves[number].Pod, c.Moves[number].To
+	if why := m.cluster.Refusal(m.ctx, pod, to); why != "" {
+		m.keep(pod, refusedFor)
+		return end(refused, "a replacement of %s/%s does not fit on node %s: %s", pod.Namespace, pod.Name, to, why)
+	}
+	var leave []*v1.Pod
+	for _, move := range c.Moves[number:] {
+		leave = append(leave, move.Pod)
+	}
+	if why := m.cluster.Refusal(m.ctx, c.Pod, c.Node, leave...); why != "" {
+		return end(lost, "node %s does not take the pod any more: %s", c.Node, why)
 	}
 	return nil
 }

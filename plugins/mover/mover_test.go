@@ -35,11 +35,12 @@ type world struct {
 	// What the API server has.
 	nodes, pods map[string]*v1.Pod // nodes: names only
 	cordoned    map[string]bool
-	staying     map[string]bool  // pods that a budget keeps
-	refuses     map[string]error // evictions, by pod
-	dies        time.Duration    // how long a pod takes to end
-	barren      bool             // Deployments make no pods
-	deaf        bool             // evictions do not arrive, and the answers are lost
+	staying     map[string]bool   // pods that a budget keeps
+	refuses     map[string]error  // evictions, by pod
+	unfit       map[string]string // why filters refuse a pod, by pod
+	dies        time.Duration     // how long a pod takes to end
+	barren      bool              // Deployments make no pods
+	deaf        bool              // evictions do not arrive, and the answers are lost
 	evicted     []string
 	replaced    int
 	most        int             // evictions that are allowed; 0 = all
@@ -52,7 +53,7 @@ type world struct {
 func newWorld(t *testing.T, mode policy.RepairMode) *world {
 	w := &world{
 		T: t, log: filepath.Join(t.TempDir(), "d.jsonl"), nodes: map[string]*v1.Pod{}, pods: map[string]*v1.Pod{}, cordoned: map[string]bool{},
-		staying: map[string]bool{}, refuses: map[string]error{}, dies: 5 * time.Second, active: map[string]bool{},
+		staying: map[string]bool{}, refuses: map[string]error{}, unfit: map[string]string{}, dies: 5 * time.Second, active: map[string]bool{},
 	}
 	e, err := engine.New(engine.Options{
 		Profile: t.Name(), PolicyName: "general", Fleet: "open", DecisionLog: w.log, Top: 10, Repairs: true,
@@ -109,6 +110,13 @@ func (w *world) Stays() func(*v1.Pod) bool {
 		defer w.mu.Unlock()
 		return w.staying[p.Name]
 	}
+}
+
+// Refusal implements [Cluster].
+func (w *world) Refusal(_ context.Context, p *v1.Pod, _ string, _ ...*v1.Pod) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unfit[p.Name]
 }
 
 // Ends implements [Cluster].

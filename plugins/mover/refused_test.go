@@ -31,6 +31,34 @@ func TestRefusedMoveDoesNotCount(t *testing.T) {
 	})
 }
 
+// A pod whose replacement a filter refuses is not evicted, and the next chain leaves its workload alone.
+func TestUnfitReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.unfit["db-1"] = "InterPodAffinity: no"
+		w.run(10 * time.Second)
+		require.Empty(t, w.evicted)
+		w.nodes["c"] = nil
+		w.add("q-1", "q", "2", "c")
+		w.run(2 * time.Minute)
+		require.Equal(t, []string{"q-1"}, w.evicted)
+		require.Equal(t, []string{"c"}, w.where("large-1"))
+		w.requireNothingHeld()
+	})
+}
+
+// A node that no longer takes the waiting pod costs no eviction.
+func TestUnfitPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := stuck(t, policy.RepairEnabled)
+		w.unfit["large-1"] = "TaintToleration: no"
+		w.run(2 * time.Minute)
+		require.Empty(t, w.evicted)
+		require.Empty(t, w.chains)
+		w.requireNothingHeld()
+	})
+}
+
 // A pod that came while no search was allowed is tried once one is.
 func TestSearchIsMadeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -39,10 +39,11 @@ type cluster struct {
 	pods   map[types.UID]*v1.Pod
 	made   int
 
-	barren    bool             // workloads make no pods
-	refuses   map[string]error // evictions, by workload
-	staying   map[string]bool  // workloads that a budget keeps
-	recent    map[string]bool  // and of which a pod was evicted within the hour
+	barren    bool              // workloads make no pods
+	refuses   map[string]error  // evictions, by workload
+	staying   map[string]bool   // workloads that a budget keeps
+	unfit     map[string]string // why filters refuse a pod, by node
+	recent    map[string]bool   // and of which a pod was evicted within the hour
 	lacks     string
 	unasked   error       // when rights are asked for
 	uncounted error       // when evictions are counted
@@ -63,7 +64,7 @@ func (c *cluster) later(d time.Duration, do func()) {
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, refuses: map[string]error{}, staying: map[string]bool{}, recent: map[string]bool{}}
+	c := &cluster{T: t, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, refuses: map[string]error{}, staying: map[string]bool{}, unfit: map[string]string{}, recent: map[string]bool{}}
 	c.object = &v1alpha1.Rebalance{ObjectMeta: metav1.ObjectMeta{Name: "tidy", UID: "r", Generation: 1}, Spec: *defaults()}
 	c.object.Spec.Mode, c.object.Spec.MovesPerHour, c.object.Spec.InFlight = v1alpha1.RebalanceAuto, 20, 1
 	for i := range 6 {
@@ -210,6 +211,11 @@ func workloadOf(p *v1.Pod) string { return p.Name[:2] }
 // Stays implements [Site].
 func (c *cluster) Stays() func(*v1.Pod) bool {
 	return func(p *v1.Pod) bool { return c.staying[workloadOf(p)] }
+}
+
+// Refusal implements [Site].
+func (c *cluster) Refusal(_ context.Context, _ *v1.Pod, node string, _ ...*v1.Pod) string {
+	return c.unfit[node]
 }
 
 // Lacks implements [Site].

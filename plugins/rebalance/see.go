@@ -1,6 +1,7 @@
 package rebalance
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,7 @@ import (
 )
 
 // see gathers what can be seen of the unit that is under way.
-func (c *controller) see(w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.Node) evidence {
+func (c *controller) see(ctx context.Context, w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.Node) evidence {
 	n := nodes[u.node]
 	e := evidence{stop: strings.TrimSuffix(w.stop.message, "."), held: w.chain != nil, err: w.err}
 	if n != nil {
@@ -52,14 +53,22 @@ func (c *controller) see(w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.
 		case stays(m.item.pod):
 			return "a disruption budget keeps " + nameOf(m.item.pod)
 		}
-		return ""
+		return c.refusal(ctx, m)
 	}
-	e.lost = c.lost(w, u, n, s, nodes)
+	e.lost = c.lost(ctx, w, u, n, s, nodes)
 	return e
 }
 
+// refusal returns why the scheduler's filters refuse the replacement of a move's pod, once it and others have left.
+func (c *controller) refusal(ctx context.Context, m *move, others ...*v1.Pod) string {
+	if why := c.Site.Refusal(ctx, m.item.pod, m.to, others...); why != "" {
+		return fmt.Sprintf("a replacement of %s does not fit on node %s: %s", nameOf(m.item.pod), m.to, why)
+	}
+	return ""
+}
+
 // lost returns why the moves of a unit cannot be made any more.
-func (c *controller) lost(w *work, u *unit, n *v1.Node, s *scene, nodes map[string]*v1.Node) string {
+func (c *controller) lost(ctx context.Context, w *work, u *unit, n *v1.Node, s *scene, nodes map[string]*v1.Node) string {
 	switch {
 	case n == nil:
 		return "the node is gone"
@@ -94,11 +103,28 @@ func (c *controller) lost(w *work, u *unit, n *v1.Node, s *scene, nodes map[stri
 		}
 	}
 	if u.stage < held {
-		return s.fits(u, nodes)
+		if short := s.fits(u, nodes); short != "" || !u.since.IsZero() {
+			return short
+		}
+		return c.refusals(ctx, u)
 	}
 	for _, m := range u.moves {
 		if to := nodes[m.to]; !m.done && (to == nil || to.Spec.Unschedulable || !isReady(to)) {
 			return "node " + m.to + " is gone, cordoned or not ready"
+		}
+	}
+	return ""
+}
+
+// refusals asks for each move of a unit that has not begun, once all of its pods have left.
+func (c *controller) refusals(ctx context.Context, u *unit) string {
+	var leave []*v1.Pod
+	for _, m := range u.moves {
+		leave = append(leave, m.item.pod)
+	}
+	for _, m := range u.moves {
+		if why := c.refusal(ctx, m, leave...); why != "" {
+			return why
 		}
 	}
 	return ""

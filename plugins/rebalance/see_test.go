@@ -21,7 +21,7 @@ import (
 // seen is what can be seen of the first unit.
 func (c *cluster) seen(w *work) evidence {
 	nodes := maps.Clone(c.nodes)
-	return c.see(w, w.units[0], c.Pods(), nodes)
+	return c.see(c.Context(), w, w.units[0], c.Pods(), nodes)
 }
 
 // change replaces a node by a changed copy.
@@ -111,6 +111,8 @@ func TestLost(t *testing.T) {
 		{"where it goes is cordoned before", starting, func(c *cluster, u *unit) {
 			c.change(u.moves[1].to, func(n *v1.Node) { n.Spec.Unschedulable = true })
 		}, "is gone, cordoned or not ready"},
+		{"a filter refuses it", starting, func(c *cluster, u *unit) { c.unfit[u.moves[1].to] = "InterPodAffinity: no" }, ": InterPodAffinity: no"},
+		{"a filter refuses it later", held, func(c *cluster, u *unit) { c.unfit[u.moves[1].to] = "InterPodAffinity: no" }, ""}, // it may pass
 		{"where it goes is cordoned", held, func(c *cluster, u *unit) {
 			c.change(u.moves[1].to, func(n *v1.Node) { n.Spec.Unschedulable = true })
 		}, "is gone, cordoned or not ready"},
@@ -151,6 +153,9 @@ func TestBlocked(t *testing.T) {
 		c.pods[p.UID] = p
 		require.Contains(c, c.seen(w).blocked(m), "lacks cpu")
 		delete(c.pods, p.UID)
+		c.unfit[m.to] = "NodePorts: no"
+		require.Equal(c, "a replacement of "+nameOf(m.item.pod)+" does not fit on node "+m.to+": NodePorts: no", c.seen(w).blocked(m))
+		clear(c.unfit)
 		w.units[0].inFlight = 2
 		other := w.units[0].moves[1] // it is away, and goes to the same node
 		other.to, other.begun = m.to, true

@@ -36,6 +36,9 @@ type Site interface {
 	Nodes() []*v1.Node
 	// Stays returns which pods a disruption budget keeps where they are now.
 	Stays() func(*v1.Pod) bool
+	// Refusal returns why the scheduler's filters refuse a new pod in place of another one on a node, once the pod and
+	// those in gone have left their nodes; "" = they allow it.
+	Refusal(ctx context.Context, pod *v1.Pod, node string, gone ...*v1.Pod) string
 	// Evict evicts a pod for a Rebalance, within the limits of all evictions, if so many at most
 	// were evicted for it within the hour.
 	Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error
@@ -206,7 +209,7 @@ func (c *controller) carryOn(ctx context.Context) {
 		c.finish(w)
 		return
 	}
-	e := c.see(w, u, pods, nodes)
+	e := c.see(ctx, w, u, pods, nodes)
 	moved := u.count(func(m *move) bool { return m.done })
 	a := u.step(now, e)
 	if n := u.count(func(m *move) bool { return m.done }) - moved; n > 0 {

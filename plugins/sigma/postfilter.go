@@ -86,6 +86,7 @@ type moverCluster struct {
 	evictor  *evict.Evictor
 	appLabel string
 	by       evict.Source // of evictions that make room
+	next     *replacements
 }
 
 // newMoverCluster takes pods and budgets from the scheduler's informers. policy is the one that decides, appLabel the label that names a pod's app.
@@ -93,7 +94,7 @@ func newMoverCluster(h fwk.Handle, config *rest.Config, policy, appLabel string)
 	evictor, err := newEvictor(h, config, evict.MakeRoom)
 	return &moverCluster{
 		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(), appLabel: appLabel, handle: h, evictor: evictor, by: evict.MakeRoom + ":" + evict.Source(policy),
+		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(), appLabel: appLabel, handle: h, evictor: evictor, next: newReplacements(h), by: evict.MakeRoom + ":" + evict.Source(policy),
 	}, err
 }
 
@@ -138,6 +139,11 @@ func (c *moverCluster) budgeted() func(*v1.Pod) bool {
 		return func(*v1.Pod) bool { return true }
 	}
 	return mover.Budgets(list)
+}
+
+// Refusal implements [mover.Cluster].
+func (c *moverCluster) Refusal(ctx context.Context, pod *v1.Pod, node string, gone ...*v1.Pod) string {
+	return c.next.refusal(ctx, pod, node, gone...)
 }
 
 // Ends implements [mover.Cluster].

@@ -1,0 +1,88 @@
+package sigma
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/scheduler"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// replacementsIn has the default profile of kube-scheduler over some objects.
+func replacementsIn(t *testing.T, objects ...runtime.Object) *replacements {
+	client := fake.NewClientset(objects...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	s, err := scheduler.New(t.Context(), client, factory, nil, func(string) events.EventRecorderLogger { return nil })
+	require.NoError(t, err)
+	r := newReplacements(s.Profiles[v1.DefaultSchedulerName])
+	factory.Start(t.Context().Done())
+	factory.WaitForCacheSync(t.Context().Done())
+	return r
+}
+
+// The filters of the profile are asked as if the pod had left, and those that leave with it.
+func TestRefusal(t *testing.T) {
+	rack := func(name, rack string, taints ...v1.Taint) *v1.Node {
+		n := node(name, 6).Label("rack", rack).Label(v1.LabelHostname, name).Obj()
+		n.Spec.Taints = taints
+		return n
+	}
+	space := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"team": "a"}}}
+	apart := func(change func(*v1.PodAffinityTerm)) *v1.Affinity {
+		term := v1.PodAffinityTerm{TopologyKey: "rack", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}
+		change(&term)
+		return &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}}
+	}
+	db := func(node string) *st.PodWrapper { return moving("db-1", "db").Node(node).Req(cores("2")) }
+	other := func() *st.PodWrapper { return moving("other-1", "other").Node("b").Req(cores("1")) }
+	guard := other()
+	guard.Spec.Affinity = apart(func(*v1.PodAffinityTerm) {})
+	byTeam := other()
+	byTeam.Spec.Affinity = apart(func(a *v1.PodAffinityTerm) {
+		a.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	})
+	otherTeam := other()
+	otherTeam.Spec.Affinity = apart(func(a *v1.PodAffinityTerm) {
+		a.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
+	})
+	lonely := db("a")
+	lonely.Spec.Affinity = apart(func(*v1.PodAffinityTerm) {})
+	claimed := db("a").PVC("data")
+	for _, tt := range []struct {
+		name string
+		db   *st.PodWrapper
+		on   *st.PodWrapper // node b
+		b    *v1.Node
+		gone bool // the pod on b leaves, too
+		want string
+	}{
+		{"room", db("a"), other(), rack("b", "1"), false, ""},
+		{"no room", db("a"), other().Req(cores("3")), rack("b", "1"), false, "NodeResourcesFit: Insufficient cpu"},
+		{"room once another has left", db("a"), other().Req(cores("3")), rack("b", "1"), true, ""},
+		{"a new taint", db("a"), other(), rack("b", "1", v1.Taint{Key: "x", Effect: v1.TaintEffectNoSchedule}), false, "TaintToleration: node(s) had untolerated taint(s)"},
+		{"another pod's rule", db("a"), guard, rack("b", "1"), false, "InterPodAffinity: node(s) didn't satisfy existing pods anti-affinity rules"},
+		{"another pod that leaves", db("a"), guard, rack("b", "1"), true, ""},
+		{"a rule for namespaces with a label", db("a"), byTeam, rack("b", "1"), false, "InterPodAffinity: node(s) didn't satisfy existing pods anti-affinity rules"},
+		{"a rule for other namespaces", db("a"), otherTeam, rack("b", "1"), false, ""},
+		{"its own rule in its own rack", lonely, other(), rack("b", "0"), false, ""},
+		{"a claim that does not exist", claimed, other(), rack("b", "1"), false, `VolumeRestrictions: persistentvolumeclaim "data" not found`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pod, on := tt.db.Obj(), tt.on.Obj()
+			pod.UID, on.UID = "1", "2"
+			r := replacementsIn(t, space, rack("a", "0"), tt.b, pod, on)
+			var gone []*v1.Pod
+			if tt.gone {
+				gone = append(gone, on)
+			}
+			require.Equal(t, tt.want, r.refusal(t.Context(), pod, "b", gone...))
+			require.Equal(t, "node c is gone", r.refusal(t.Context(), pod, "c"))
+		})
+	}
+}
