@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -22,6 +23,7 @@ type Others struct {
 	in       map[string][]*v1.Pod // by namespace
 	newest   map[string]*v1.Pod   // by group
 	mixed    map[string]bool      // groups whose pods have other terms
+	spreads  map[string]bool      // groups whose pods have other topology spreads
 	varies   map[string]string    // by group, the pod whose term selects some of its pods
 	foreign  map[string]*term     // terms of pods that stand and that the model does not have
 	known    map[string]*term     // those that it has
@@ -57,7 +59,7 @@ func Newer(a, b *v1.Pod) bool {
 func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 	o := &Others{
 		appLabel: appLabel, in: map[string][]*v1.Pod{}, newest: map[string]*v1.Pod{}, foreign: map[string]*term{}, known: map[string]*term{},
-		mixed: map[string]bool{}, varies: map[string]string{}, odd: map[string][]*v1.Pod{},
+		mixed: map[string]bool{}, spreads: map[string]bool{}, varies: map[string]string{}, odd: map[string][]*v1.Pod{},
 	}
 	names, cordons := map[string]bool{}, map[string]bool{}
 	for _, n := range nodes {
@@ -81,6 +83,7 @@ func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 	o.each(func(p *v1.Pod) {
 		if g := Group(p, appLabel); Moves(p) {
 			o.mixed[g] = o.mixed[g] || !sameTerms(p, o.newest[g])
+			o.spreads[g] = o.spreads[g] || !equality.Semantic.DeepEqual(p.Spec.TopologySpreadConstraints, o.newest[g].Spec.TopologySpreadConstraints)
 			if !maps.Equal(p.Labels, o.newest[g].Labels) {
 				o.odd[g] = append(o.odd[g], p)
 			}
@@ -193,12 +196,18 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 		}
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
-		if c := &pod.Spec.TopologySpreadConstraints[i]; hard(c) && evenZones(c) {
-			if of := o.counted(pod, c); o.cordoned {
-				list = append(list, "its topology spread, while pods are on cordoned nodes")
-			} else if of != "" {
-				list = append(list, "its topology spread, which counts "+of)
-			}
+		c := &pod.Spec.TopologySpreadConstraints[i]
+		if !hard(c) || !evenZones(c) {
+			continue
+		}
+		of := o.counted(pod, c)
+		switch {
+		case o.cordoned:
+			list = append(list, "its topology spread, while pods are on cordoned nodes")
+		case o.spreads[group]:
+			list = append(list, "its topology spread, which not all pods of its workload have")
+		case of != "":
+			list = append(list, "its topology spread, which counts "+of)
 		}
 	}
 	return list

@@ -111,6 +111,9 @@ func TestOthers(t *testing.T) {
 	same := pod.DeepCopy()
 	same.Name = "web-2"
 	require.Empty(t, NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
+	same.Spec.TopologySpreadConstraints[0].MaxSkew = 2 // a roll-out changes it
+	require.Equal(t, "its topology spread, which not all pods of its workload have", NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
+	same.Spec.TopologySpreadConstraints[0].MaxSkew = 1
 	same.Name = "api-1"
 	require.Equal(t, "its topology spread, which counts shop/api-1", NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
 	pod.Spec.TopologySpreadConstraints[0].NodeTaintsPolicy = nil // Ignore
