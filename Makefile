@@ -266,6 +266,10 @@ e2e-plan: ## a plan of 5,000 pods into 1,000 nodes, and a lost node planned agai
 e2e-rebalance: ## the plan of a Rebalance beside the command's, 5,000 pods on 1,000 nodes (docs/results/rebalance-live.md)
 	@SIGMA_REBALANCE=$(or $(SIZE),1000x336x4) hack/e2e.sh -v -run '^TestRebalance$$'
 
+.PHONY: moves-drawn
+moves-drawn: ## moves of generated pods on a real control plane, CLUSTERS=300: writes docs/results/moves-drawn.md (5 hours)
+	@hack/moves-drawn.sh
+
 .PHONY: e2e-moves-land
 e2e-moves-land: ## moves of Rebalances and of make-room where others write too, 5,000 pods on 1,000 nodes (docs/results/moves-live.md; 20 minutes)
 	@SIGMA_MOVES=$(or $(SIZE),1000x336x4) SIGMA_CROWD=$(or $(CROWD),1000) hack/e2e.sh -v -run '^Test(MovesLand|MakeRoomInACrowd)$$'

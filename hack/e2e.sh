@@ -30,6 +30,9 @@ done
 	go run . install --source ../.. --out ../../out/e2e/install --registry registry.example.org --version test
 )
 go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
+# A generated cluster for TestDrawnMoves.
+rm -rf out/e2e/clusters && mkdir out/e2e/clusters
+SIGMA_ORACLE_DUMP=$PWD/out/e2e/clusters SIGMA_ORACLE_FROM=4 go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null
 
 # The packages whose tests need an API server only.
 others=$(grep -rl --include='*_test.go' '^//go:build e2e' plugins mpa manifests | xargs -n1 dirname | sort -u | sed 's|^|./|')

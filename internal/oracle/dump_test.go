@@ -22,8 +22,7 @@ type dump struct {
 	Deployments []*appsv1.Deployment
 }
 
-// TestDump writes SIGMA_ORACLE_COUNT (1) files SIGMA_ORACLE_DUMP/N.json from N = SIGMA_ORACLE_FROM (1), each of SIGMA_ORACLE_MERGE (1) clusters
-// in one.
+// TestDump writes SIGMA_ORACLE_COUNT (1) files SIGMA_ORACLE_DUMP/N.json from N = SIGMA_ORACLE_FROM (1).
 func TestDump(t *testing.T) {
 	dir := os.Getenv("SIGMA_ORACLE_DUMP")
 	if dir == "" {
@@ -39,71 +38,13 @@ func TestDump(t *testing.T) {
 	}
 	for i := range number("SIGMA_ORACLE_COUNT") {
 		n := number("SIGMA_ORACLE_FROM") + i
-		whole := &dump{}
-		for part := range number("SIGMA_ORACLE_MERGE") {
-			whole.add(newDump(drawCluster(uint64(1000*n+part))), "c"+strconv.Itoa(part)+"-")
-		}
+		whole := newDump(drawCluster(uint64(n)))
 		text, err := json.Marshal(whole)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(n)+".json"), text, 0o600))
 		var read dump
 		require.NoError(t, json.Unmarshal(text, &read))
 		require.Equal(t, len(whole.Deployments), len(read.Deployments))
-	}
-}
-
-// add takes in the nodes and workloads of another cluster, whose names get a prefix. Namespaces are the same in all.
-func (d *dump) add(o *dump, prefix string) {
-	d.Namespaces = o.Namespaces
-	for _, n := range o.Nodes {
-		n.Name = prefix + n.Name
-		if host := n.Labels[v1.LabelHostname]; host != "" {
-			n.Labels[v1.LabelHostname] = prefix + host
-		}
-		d.Nodes = append(d.Nodes, n)
-	}
-	for _, w := range o.Deployments {
-		w.Name = prefix + w.Name
-		w.Spec.Template.Labels["workload"] = w.Name
-		w.Spec.Selector.MatchLabels["workload"] = w.Name
-		if app := w.Spec.Template.Labels["app"]; app != "" {
-			w.Spec.Template.Labels["app"] = prefix + app
-			rename(&w.Spec.Template.Spec, prefix)
-		}
-		d.Deployments = append(d.Deployments, w)
-	}
-}
-
-// rename gives the apps that a pod's terms name a prefix.
-func rename(s *v1.PodSpec, prefix string) {
-	var selectors []*metav1.LabelSelector
-	if a := s.Affinity; a != nil && a.PodAntiAffinity != nil {
-		for _, t := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			selectors = append(selectors, t.LabelSelector)
-		}
-	}
-	if a := s.Affinity; a != nil && a.PodAffinity != nil {
-		for _, t := range a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			selectors = append(selectors, t.LabelSelector)
-		}
-	}
-	for _, t := range s.TopologySpreadConstraints {
-		selectors = append(selectors, t.LabelSelector)
-	}
-	for _, l := range selectors {
-		if l == nil {
-			continue
-		}
-		if app := l.MatchLabels["app"]; app != "" {
-			l.MatchLabels["app"] = prefix + app
-		}
-		for _, e := range l.MatchExpressions {
-			for i := range e.Values {
-				if e.Key == "app" {
-					e.Values[i] = prefix + e.Values[i]
-				}
-			}
-		}
 	}
 }
 

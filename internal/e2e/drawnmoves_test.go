@@ -1,0 +1,281 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// startTime is how long the replacement of a moved pod may wait.
+const startTime = 10 * time.Second
+
+// A drawn cluster is one of internal/oracle's generator, whose TestDump writes it.
+type drawn struct {
+	Namespaces  []*v1.Namespace
+	Nodes       []*v1.Node
+	Deployments []*appsv1.Deployment
+}
+
+// landings is one cluster with its pods, whose waits are watched.
+type landings struct {
+	*testing.T
+	c      *e2e.Cluster
+	s      *e2e.Scheduler
+	spaces []string
+
+	mu      sync.Mutex
+	changed time.Time               // the last change of the world
+	since   map[types.UID]time.Time // when a pod that waits was first seen
+	longest time.Duration
+	late    []string
+}
+
+// TestDrawnMoves moves pods of generated clusters, by a Rebalance in mode Auto and by make-room: no replacement waits longer than the
+// start time. With SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change meanwhile. SIGMA_MOVES names the folder of the clusters;
+// a line of each is written to SIGMA_MOVES_OUT.
+func TestDrawnMoves(t *testing.T) {
+	folder := os.Getenv("SIGMA_MOVES")
+	if folder == "" {
+		folder = filepath.Join(repository, "out", "e2e", "clusters")
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, "hack/e2e.sh writes them")
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			var of drawn
+			require.NoError(t, json.Unmarshal(text, &of))
+			moveAll(t, &of)
+		})
+	}
+}
+
+func moveAll(t *testing.T, of *drawn) {
+	l := &landings{T: t, c: e2e.Shared(t), since: map[types.UID]time.Time{}}
+	installSigma(t, l.c)
+	grant(t, l.c, "rebalance")
+	grantRepair(t, l.c)
+	applyPolicy(t, l.c, "general-k0", "general")
+	l.s = l.c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+filepath.Join(t.TempDir(), "decisions.jsonl")))
+	l.build(of)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { l.watch(done) })
+	if os.Getenv("SIGMA_MOVES_CHANGE") != "" {
+		watching.Go(func() { l.change(done) })
+	}
+	r := l.rebalance()
+	rooms := 0.
+	if os.Getenv("SIGMA_MOVES_CHANGE") == "" {
+		rooms = l.makeRoom()
+	}
+	close(done)
+	watching.Wait()
+	events := l.c.Kubectl(t, "", "get", "events", "-A", "--field-selector=reason=GivenUp", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+	unfit := strings.Count(events, "does not fit on node")
+	t.Logf("%d moved, %d freed, %d given up (%d by a filter), %.0f by make-room, longest wait %v\n%s",
+		r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, rooms, l.longest, events)
+	if path := os.Getenv("SIGMA_MOVES_OUT"); path != "" {
+		out, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(out, "%s %d %d %d %d %.0f %.1f %d\n", filepath.Base(t.Name()), r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, rooms, l.longest.Seconds(), len(l.late))
+		require.NoError(t, err)
+		require.NoError(t, out.Close())
+	}
+	require.Empty(t, l.late)
+	l.s.Stop(t)
+}
+
+// build makes the objects, leaves out what finds no node, and takes a third of the pods away.
+func (l *landings) build(of *drawn) {
+	for _, n := range of.Namespaces {
+		if n.Name != "default" && n.Name != "kube-system" {
+			e2e.Wait(l, "the namespace of the cluster before to be gone", func() (string, bool) {
+				_, err := l.c.Client.CoreV1().Namespaces().Create(l.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, metav1.CreateOptions{})
+				return n.Name, err == nil
+			})
+		}
+		for key, value := range n.Labels {
+			if key != v1.LabelMetadataName {
+				l.c.Kubectl(l.T, "", "label", "--overwrite", "namespace", n.Name, key+"="+value)
+			}
+		}
+		l.spaces = append(l.spaces, n.Name)
+	}
+	l.c.CreateNodes(l.T, of.Nodes...)
+	for _, d := range of.Deployments {
+		_, err := l.c.Client.AppsV1().Deployments(d.Namespace).Create(l.Context(), d, metav1.CreateOptions{})
+		require.NoError(l, err)
+	}
+	name := func(p *v1.Pod) string { return p.Namespace + "/" + p.Labels["workload"] }
+	runs := map[string]int32{}
+	for still, last := time.Now(), -1; time.Since(still) < 15*time.Second; time.Sleep(time.Second) {
+		n := 0
+		clear(runs)
+		for _, p := range l.c.Pods("") {
+			if p.Status.Phase == v1.PodRunning {
+				n++
+				runs[name(p)]++
+			}
+		}
+		if n != last {
+			still, last = time.Now(), n
+		}
+	}
+	pods := 0
+	for i, d := range of.Deployments {
+		replicas := *d.Spec.Replicas
+		switch {
+		case runs[d.Namespace+"/"+d.Name] < replicas:
+			replicas = 0
+		case i%2 == 0 && replicas > 2:
+			replicas = (replicas + 1) / 2
+		}
+		if replicas != *d.Spec.Replicas {
+			l.c.Kubectl(l.T, "", "scale", "-n", d.Namespace, "deployment", d.Name, fmt.Sprintf("--replicas=%d", replicas))
+		}
+		pods += int(replicas)
+	}
+	e2e.Wait(l, "the pods that stay", func() (string, bool) {
+		list := l.c.Pods("")
+		runs := 0
+		for _, p := range list {
+			if p.Status.Phase == v1.PodRunning {
+				runs++
+			}
+		}
+		return fmt.Sprintf("%d of %d run", runs, len(list)), runs == pods && len(list) == pods
+	})
+}
+
+// watch notes pods that wait longer than the start time, unless the world changed in a second before or since.
+func (l *landings) watch(done <-chan struct{}) {
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		select {
+		case <-done:
+			return
+		case now := <-tick.C:
+			l.mu.Lock()
+			waits := map[types.UID]time.Time{}
+			for _, p := range l.c.Pods("") {
+				if p.Spec.NodeName != "" || p.Labels["workload"] == "" || p.DeletionTimestamp != nil {
+					continue
+				}
+				begin, known := l.since[p.UID]
+				if !known {
+					begin = now
+				}
+				waits[p.UID] = begin
+				if l.changed.After(begin.Add(-time.Second)) {
+					continue
+				}
+				l.longest = max(l.longest, now.Sub(begin))
+				if now.Sub(begin) >= startTime && now.Sub(begin) < startTime+150*time.Millisecond {
+					l.late = append(l.late, fmt.Sprintf("%s/%s: %v", p.Namespace, p.Name, p.Status.Conditions))
+				}
+			}
+			l.since = waits
+			l.mu.Unlock()
+		}
+	}
+}
+
+// change changes labels and taints of nodes, and labels of namespaces, every few seconds.
+func (l *landings) change(done <-chan struct{}) {
+	rng := rand.New(rand.NewPCG(1, uint64(len(l.c.Nodes()))))
+	nodes := l.c.Nodes()
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Duration(1500+rng.IntN(3000)) * time.Millisecond):
+		}
+		node := nodes[rng.IntN(len(nodes))].Name
+		commands := [][]string{
+			{"label", "--overwrite", "node", node, "topology.kubernetes.io/zone=" + []string{"a", "b", "c"}[rng.IntN(3)]},
+			{"label", "--overwrite", "node", node, "example.com/rack=r" + fmt.Sprint(1+rng.IntN(4))},
+			{"label", "node", node, "example.com/disk-"},
+			{"taint", "--overwrite", "node", node, "team=red:NoSchedule"},
+			{"taint", "--overwrite", "node", node, "dedicated=red:NoSchedule"},
+			{"label", "--overwrite", "namespace", l.spaces[rng.IntN(len(l.spaces))], "team=" + []string{"red", "green", "blue"}[rng.IntN(3)]},
+		}
+		l.mu.Lock()
+		l.c.Kubectl(l.T, "", commands[rng.IntN(len(commands))]...)
+		l.changed = time.Now()
+		l.mu.Unlock()
+	}
+}
+
+// rebalance carries out one plan.
+func (l *landings) rebalance() (r v1alpha1.Rebalance) {
+	l.c.Kubectl(l.T, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: tidy}, spec: {mode: Auto, moves: 100%, movesPerHour: 1000, minReplicas: 1, inFlight: 3}}", "apply", "-f", "-")
+	for begin := time.Now(); ; time.Sleep(time.Second) {
+		r = rebalanceOf(l.T, l.c, "tidy")
+		is := conditionOf(r.Status.Conditions, v1alpha1.ConditionProgressing)
+		if r.Status.Progress != nil && is.Status == metav1.ConditionFalse {
+			l.Logf("%s: %s %v", is.Reason, is.Message, conditionOf(r.Status.Conditions, v1alpha1.ConditionStopped).Message)
+			break
+		}
+		require.Less(l, time.Since(begin), 20*time.Minute, "%s: %s", is.Reason, is.Message)
+	}
+	l.c.Kubectl(l.T, "", "delete", "rebalance", "tidy")
+	e2e.Wait(l, "all emptied nodes uncordoned", func() (string, bool) {
+		i := slices.IndexFunc(l.c.Nodes(), func(n *v1.Node) bool { return n.Annotations["sigma-scheduler.io/emptied"] != "" })
+		return fmt.Sprint(i), i < 0
+	})
+	return r
+}
+
+// makeRoom has pods come that are larger than the largest room, one after the other. It returns how many pods were moved for them.
+func (l *landings) makeRoom() float64 {
+	l.c.Kubectl(l.T, "", "patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"repair":{"mode":"Enabled","movesPerHour":1000,"maxMoves":8,"minReplicas":1}}}`)
+	moved := func() float64 { return l.s.Metric(l, "sigma_repair_moves_total", `outcome="done"`) }
+	begin := moved()
+	for i := range 6 {
+		most := int64(0)
+		for _, n := range l.c.Nodes() {
+			free := n.Status.Allocatable.Cpu().MilliValue()
+			for _, p := range l.c.Pods("") {
+				if p.Spec.NodeName == n.Name {
+					free -= podspec.Demand(p)["cpu"]
+				}
+			}
+			if len(n.Spec.Taints) == 0 && !n.Spec.Unschedulable {
+				most = max(most, free)
+			}
+		}
+		large := e2e.Pod("default", fmt.Sprintf("large-%d", i), "1", "64Mi")
+		large.Spec.Containers[0].Resources.Requests["cpu"] = *resource.NewMilliQuantity(most+50, resource.DecimalSI)
+		l.c.CreatePods(l.T, large)
+		for wait := time.Now(); time.Since(wait) < 20*time.Second; time.Sleep(200 * time.Millisecond) {
+			if slices.ContainsFunc(l.c.Pods("default"), func(p *v1.Pod) bool { return p.Name == large.Name && p.Spec.NodeName != "" }) {
+				break
+			}
+		}
+		l.c.Kubectl(l.T, "", "delete", "pod", "-n", "default", large.Name, "--force")
+	}
+	l.Logf("%.0f searches, %.0f chains", l.s.Metric(l, "sigma_repair_search_duration_seconds_count"), l.s.Metric(l, "sigma_repair_chains_begun_total"))
+	return moved() - begin
+}
