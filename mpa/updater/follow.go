@@ -150,7 +150,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			c.evict = append(c.evict, pod)
 		}
 	}
-	u.letGo(ctx, m.Namespace, o, now)
+	u.letGo(ctx, m.Namespace, o, pods, now)
 	ask := func(pod *corev1.Pod, plan actuate.Plan) {
 		c.asked = true
 		err := actuate.Resize(ctx, u.client, pod, plan, v1alpha1.OwnerUpdater)
@@ -235,7 +235,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		}
 	}
 	if c.asked && c.refused > 0 {
-		o.room, o.looked = u.roomOf(ctx, m.Namespace), now
+		o.room, o.looked = u.roomOf(ctx, m.Namespace, pods), now
 	}
 	return c, failed
 }
