@@ -78,11 +78,11 @@ func (h *handler) gated(ctx context.Context, raw []byte, pod *v1.Pod, namespace 
 	if err := json.Unmarshal(gated, &after); err != nil {
 		return nil, err
 	}
-	ranges, quotas, err := h.bounds(ctx, namespace)
+	ranges, limits, err := h.bounds(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	return gated, room(pod, &after, ranges, quotas)
+	return gated, room(pod, &after, ranges, limits)
 }
 
 // room returns why the namespace would refuse a pod for its gate. The API server gives the gate

@@ -37,7 +37,7 @@ func TestScopedQuotas(t *testing.T) {
 		o := object(t, "", "")
 		changes, err := size(&p, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, nil, []v1.ResourceQuota{parse[v1.ResourceQuota](t, c.quota)})
 		if c.counts {
-			assert.ErrorIs(t, err, errQuota, name)
+			require.ErrorIs(t, err, errQuota, name)
 			continue
 		}
 		require.NoError(t, err, name)

@@ -77,9 +77,9 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 }
 
 // victims returns the present pods that are to be evicted, those first that are not ready.
-func victims(pods []corev1.Pod, evict []*corev1.Pod) []*corev1.Pod {
+func victims(pods []corev1.Pod, listed []*corev1.Pod) []*corev1.Pod {
 	wanted := map[types.UID]bool{}
-	for _, p := range evict {
+	for _, p := range listed {
 		wanted[p.UID] = true
 	}
 	var list []*corev1.Pod
