@@ -99,13 +99,19 @@ func TestController(t *testing.T) {
 		{name: "no pods", agent: want(6), guard: "freshness", change: func(o *mpa.Observation) { o.Pods = nil }},
 		{name: "switched off", agent: want(6), guard: "bounds: 0 replicas", change: func(o *mpa.Observation) { o.Replicas = 0 }},
 		{
-			name: "a resize is under way", agent: want(6), guard: "pending: pod web-2 is being resized",
+			name: "a resize is under way", agent: want(3), guard: "pending: pod web-2 is being resized",
 			change: func(o *mpa.Observation) {
 				o.Pods[2].Resize, o.Pods[2].ResizeSince = mpa.Deferred, o.Time.Add(-time.Minute)
 			},
 		},
 		{
-			name: "a resize that waits for long holds nothing up", agent: want(6), action: &mpa.Action{Replicas: 6},
+			name: "a resize holds no more replicas up", agent: want(6), action: &mpa.Action{Replicas: 6},
+			change: func(o *mpa.Observation) {
+				o.Pods[2].Resize, o.Pods[2].ResizeSince = mpa.Deferred, o.Time.Add(-time.Minute)
+			},
+		},
+		{
+			name: "a resize that waits for long holds nothing up", agent: want(3), action: &mpa.Action{Replicas: 3},
 			change: func(o *mpa.Observation) {
 				o.Pods[2].Resize, o.Pods[2].ResizeSince = mpa.Deferred, o.Time.Add(-6*time.Minute)
 			},

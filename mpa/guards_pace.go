@@ -7,9 +7,13 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// resizing holds while a resize is under way and may still be completed.
+// grows reports whether the action is more replicas. They serve while resizes wait.
+func (x *draft) grows() bool { return !x.resizes && !x.limits && !x.shrinks }
+
+// resizing holds while a resize is under way and may still be completed, unless the replicas
+// grow.
 func (x *draft) resizing() string {
-	if x.urgent != "" || x.limits {
+	if x.urgent != "" || x.limits || x.grows() {
 		return ""
 	}
 	for i := range x.live {
@@ -26,14 +30,14 @@ func (x *draft) resizing() string {
 }
 
 // unseen holds while the last action is not observed yet: the same dimension for the
-// guards' patience, the other one for a cool-down.
+// guards' patience, the other one for a cool-down. More replicas wait for replicas only.
 func (x *draft) unseen() string {
 	a := x.c.memory.Asked
 	if a == nil || x.urgent != "" {
 		return ""
 	}
 	age := x.Time.Sub(a.Time)
-	if a.Action.dimension() != x.Action.dimension() && age >= x.c.guards.CoolDown || x.limits && x.lowers() {
+	if a.Action.dimension() != x.Action.dimension() && (x.grows() || age >= x.c.guards.CoolDown) || x.limits && x.lowers() {
 		return ""
 	}
 	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
@@ -56,7 +60,7 @@ func (x *draft) underWay() string {
 // starting holds while replicas are not ready, unless their number grows.
 func (x *draft) starting() string {
 	changes, patience := x.c.memory.ReplicaChanges, x.c.guards.Patience
-	if x.urgent != "" || x.limits || !x.resizes && !x.shrinks || guard.CoolDown(patience).Over(changes, x.Time) {
+	if x.urgent != "" || x.limits || x.grows() || guard.CoolDown(patience).Over(changes, x.Time) {
 		return ""
 	}
 	ready := int32(0)

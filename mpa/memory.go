@@ -40,7 +40,8 @@ type ContainerMemory struct {
 	Name string `json:"name"`
 	// Peaks of memory, one an hour at most, each larger than all after it.
 	Peaks Peaks `json:"peaks,omitempty"`
-	// Ceiling is what a pod had when its node could not give more, and when that was.
+	// Ceiling is the most that a pod had while nodes could not give any pod more, and the time
+	// of that.
 	Ceiling     Resources `json:"ceiling,omitzero"`
 	CeilingTime time.Time `json:"ceilingTime,omitzero"`
 }
@@ -181,12 +182,35 @@ func (m *ContainerMemory) seen(x *draft, g *Guards) {
 			if k.Killed.After(o.Time.Add(-g.PeakWindow)) {
 				most = max(most, k.Request.Memory)
 			}
-			if p.Resize == Infeasible {
-				m.Ceiling, m.CeilingTime = k.Actual, o.Time
-			}
 		}
 	}
 	m.Peaks.Add(o.Time, most, g.PeakWindow)
+	if top, refused := ceiling(x.live, m.Name); refused {
+		m.Ceiling, m.CeilingTime = top, o.Time
+	}
+}
+
+// ceiling returns the most that a pod with an infeasible resize has of a container; refused is
+// false without one. Where other pods run with more, or are to get more, the nodes differ: the
+// ceiling is that of a few pods and not of the workload, and top is zero.
+func ceiling(pods []Pod, container string) (top Resources, refused bool) {
+	var others Resources
+	for i := range pods {
+		p := &pods[i]
+		for j := range p.Containers {
+			switch k := &p.Containers[j]; {
+			case k.Name != container:
+			case p.Resize == Infeasible:
+				top, refused = top.Max(k.Actual), true
+			case p.Phase == Running:
+				others = others.Max(k.Actual).Max(k.Request)
+			}
+		}
+	}
+	if others.CPU > top.CPU || others.Memory > top.Memory {
+		return Resources{}, refused
+	}
+	return top, refused
 }
 
 // Peaks of memory, ascending in time, each larger than all after it.

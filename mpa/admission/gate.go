@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/quotas"
 	"github.com/sigma-scheduler/sigma/mpa/sidecar"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
@@ -77,16 +78,16 @@ func (h *handler) gated(ctx context.Context, raw []byte, pod *v1.Pod, namespace 
 	if err := json.Unmarshal(gated, &after); err != nil {
 		return nil, err
 	}
-	ranges, quotas, err := h.bounds(ctx, namespace)
+	ranges, limits, err := h.bounds(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	return gated, room(pod, &after, ranges, quotas)
+	return gated, room(pod, &after, ranges, limits)
 }
 
 // room returns why the namespace would refuse a pod for its gate. The API server gives the gate
 // the defaults of a LimitRange, so they count.
-func room(before, after *v1.Pod, ranges []v1.LimitRange, quotas []v1.ResourceQuota) error {
+func room(before, after *v1.Pod, ranges []v1.LimitRange, limits []v1.ResourceQuota) error {
 	all := target.Containers(&after.Spec)
 	gate := all[slices.IndexFunc(all, func(c *v1.Container) bool { return c.Name == sidecar.Name })]
 	for _, r := range ranges {
@@ -112,8 +113,12 @@ func room(before, after *v1.Pod, ranges []v1.LimitRange, quotas []v1.ResourceQuo
 	if inRanges(before, ranges) && !inRanges(after, ranges) {
 		return sidecar.Refuse("LimitRange", "a LimitRange of the namespace leaves no room for the gate")
 	}
-	for _, q := range quotas {
-		if exceeded(before, after, q) {
+	for i := range limits {
+		q := &limits[i]
+		if !quotas.Selects(q, after) {
+			continue
+		}
+		if quotas.Exceeded(before, after, q) {
 			return sidecar.Refuse("ResourceQuota", "ResourceQuota %s leaves no room for the gate", q.Name)
 		}
 		for _, name := range bothAmounts {

@@ -10,29 +10,29 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/quotas"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // Why a pod keeps its size.
 var (
-	errQoS       = errors.New("another size would change its QoS class")
-	errPodLevel  = errors.New("it has requests of its own beside its containers'")
-	errRange     = errors.New("a LimitRange leaves no room")
-	errQuota     = errors.New("a ResourceQuota leaves no room")
-	bothAmounts  = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
-	quotaEntries = map[v1.ResourceName][]v1.ResourceName{
-		v1.ResourceCPU:    {v1.ResourceCPU, v1.ResourceRequestsCPU, v1.ResourceLimitsCPU},
-		v1.ResourceMemory: {v1.ResourceMemory, v1.ResourceRequestsMemory, v1.ResourceLimitsMemory},
-	}
+	errQoS      = errors.New("another size would change its QoS class")
+	errPodLevel = errors.New("it has requests of its own beside its containers'")
+	errRange    = errors.New("a LimitRange leaves no room")
+	errQuota    = errors.New("a ResourceQuota leaves no room")
+	bothAmounts = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 )
 
 // size gives pod the wanted requests, within the constraints' maximum and the namespace's
 // limits, and returns what it changed. Limits keep their ratio to the requests. After an
 // error the caller has to discard the pod.
-func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, quotas []v1.ResourceQuota) (string, error) {
+func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, limits []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()
 	containers := target.Containers(&pod.Spec)
 	for _, c := range containers {
@@ -75,9 +75,9 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 	case inRanges(before, ranges) && !inRanges(pod, ranges):
 		return "", errRange
 	}
-	for _, q := range quotas {
-		if exceeded(before, pod, q) {
-			return "", fmt.Errorf("%w: %s", errQuota, q.Name)
+	for i := range limits {
+		if quotas.Exceeded(before, pod, &limits[i]) {
+			return "", fmt.Errorf("%w: %s", errQuota, limits[i].Name)
 		}
 	}
 	return changes, nil
@@ -201,66 +201,18 @@ func limitsOf(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
 }
 
-// inRanges reports whether the ranges admit the pod.
+// inRanges reports whether the API server's LimitRanger admits the pod.
 func inRanges(pod *v1.Pod, ranges []v1.LimitRange) bool {
-	allowed := func(item v1.LimitRangeItem, requests, limits v1.ResourceList) bool {
-		for _, name := range bothAmounts {
-			request, requested := requests[name]
-			limit, limited := limits[name]
-			if low, ok := item.Min[name]; ok && (!requested || request.Cmp(low) < 0 || limited && limit.Cmp(low) < 0) {
-				return false
-			}
-			if high, ok := item.Max[name]; ok && (!limited || limit.Cmp(high) > 0 || requested && request.Cmp(high) > 0) {
-				return false
-			}
-			if ratio, ok := item.MaxLimitRequestRatio[name]; ok && (amount(name, request) == 0 ||
-				limit.AsApproximateFloat64()/request.AsApproximateFloat64() > ratio.AsApproximateFloat64()) {
-				return false
-			}
-		}
-		return true
+	var internal core.Pod
+	if err := corev1.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil); err != nil {
+		return false
 	}
-	for _, r := range ranges {
-		for _, item := range r.Spec.Limits {
-			switch item.Type {
-			case v1.LimitTypeContainer:
-				for _, c := range target.Containers(&pod.Spec) {
-					if !allowed(item, c.Resources.Requests, c.Resources.Limits) {
-						return false
-					}
-				}
-			case v1.LimitTypePod:
-				if !allowed(item, requestsOf(pod), limitsOf(pod)) {
-					return false
-				}
-			default: // ranges of volumes
-			}
+	for i := range ranges {
+		if limitranger.PodValidateLimitFunc(&ranges[i], &internal) != nil {
+			return false
 		}
 	}
 	return true
-}
-
-// exceeded reports whether the pod fits the quota before the change and not after it.
-func exceeded(before, pod *v1.Pod, quota v1.ResourceQuota) bool {
-	for name, entries := range quotaEntries {
-		for _, entry := range entries {
-			hard, ok := quota.Status.Hard[entry]
-			if !ok {
-				continue
-			}
-			sum := requestsOf
-			if strings.HasPrefix(string(entry), "limits.") {
-				sum = limitsOf
-			}
-			was, is := sum(before)[name], sum(pod)[name]
-			room := hard.DeepCopy()
-			room.Sub(quota.Status.Used[entry])
-			if is.Cmp(was) > 0 && is.Cmp(room) > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // qosOf returns the class that the API server gives a pod without requests of its own.

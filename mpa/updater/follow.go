@@ -2,17 +2,14 @@ package updater
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
@@ -131,7 +128,8 @@ func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
 }
 
 // resize requests the resizes that are needed and counts all pods. A resize that restarts
-// containers is requested for one pod at a time, while all others are ready.
+// containers is requested at once for pods that are not ready, which lose nothing, and for one
+// ready pod at a time, while all are ready.
 func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, a *v1alpha1.Actuation, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
 	now, s := u.clock.Now(), a.Sizes
 	// As many evictions as pods: clocks differ, or the workload shrank. No more of them.
@@ -139,7 +137,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	c := &count{}
 	var failed error
 	var restart []int // pods that need one
-	calm := len(pods) >= int(w.Replicas)
+	calm, there := true, 0
 	seen := map[string]bool{}
 	refuse := func(pod *corev1.Pod, last attempt) {
 		c.note(pod, "%s", last.refused)
@@ -152,7 +150,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			c.evict = append(c.evict, pod)
 		}
 	}
-	u.letGo(ctx, m.Namespace, o, now)
+	u.letGo(ctx, m.Namespace, o, pods, now)
 	ask := func(pod *corev1.Pod, plan actuate.Plan) {
 		c.asked = true
 		err := actuate.Resize(ctx, u.client, pod, plan, v1alpha1.OwnerUpdater)
@@ -178,10 +176,11 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	for i := range pods {
 		pod := &pods[i]
 		seen[string(pod.UID)] = true
-		calm = calm && ready(pod)
 		if pod.DeletionTimestamp != nil {
 			continue
 		}
+		there++
+		calm = calm && ready(pod)
 		young := isYoung(pod, s.Time.Time, spent)
 		if m.Spec.Mode == v1alpha1.ModeRecreate {
 			switch plan := actuate.PlanPod(pod, &w.Template.Spec, want); {
@@ -208,7 +207,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			continue
 		}
 		switch last := o.asked[pod.UID]; {
-		case pod.Status.Phase != corev1.PodRunning:
+		case pod.Spec.NodeName == "":
 			c.waiting++
 		case last.holds(want, now):
 			refuse(pod, last)
@@ -217,16 +216,16 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			calm = false
 		case last.id == s.ID && last.refused == "":
 			c.note(pod, "somebody else changed its requests since")
-		case plan.Restarts:
-			restart = append(restart, i)
-			c.waiting++
 		case failed != nil:
+			c.waiting++
+		case plan.Restarts && ready(pod):
+			restart = append(restart, i)
 			c.waiting++
 		default:
 			ask(pod, plan)
 		}
 	}
-	if len(restart) > 0 && calm && failed == nil {
+	if len(restart) > 0 && calm && there >= int(w.Replicas) && failed == nil {
 		c.waiting--
 		ask(&pods[restart[0]], actuate.PlanResize(&pods[restart[0]], &w.Template.Spec, want))
 	}
@@ -236,7 +235,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		}
 	}
 	if c.asked && c.refused > 0 {
-		o.room, o.looked = u.roomOf(ctx, m.Namespace), now
+		o.room, o.looked = u.roomOf(ctx, m.Namespace, pods), now
 	}
 	return c, failed
 }
@@ -336,92 +335,4 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *co
 		return
 	}
 	u.end(m, a, outcome, message)
-}
-
-// evict evicts one pod that cannot be resized where it is, so that its replacement is
-// created with the right size. It never evicts one of fewer than two pods, evicts one at a
-// time while all others are ready, and only if there may be room for the replacement. Each
-// pod that existed at the start is evicted at most once.
-func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, c *count, want map[string]mpa.Resources) error {
-	a := &own.actuation
-	pods, err := w.pods(ctx, u.direct) // the cache shows an eviction late
-	if err != nil {
-		return err
-	}
-	var victim *corev1.Pod
-	others := 0
-	for i := range pods {
-		if victim == nil && pods[i].UID == c.evict[0].UID && pods[i].DeletionTimestamp == nil {
-			victim = &pods[i]
-		} else if ready(&pods[i]) {
-			others++
-		}
-	}
-	switch {
-	case victim == nil:
-		return nil // it was just deleted
-	case w.Replicas < 2:
-		c.note(victim, "not evicted, since there is no other")
-		return nil
-	case !w.settled || others != len(pods)-1 || len(pods) != int(w.Replicas):
-		c.note(victim, "to be evicted once all others are ready")
-		return nil
-	}
-	if why := podspec.AboveCeiling(victim, u.MaxGrace); why != "" {
-		c.note(victim, "not evicted: %s", why)
-		return nil
-	}
-	room, err := u.room(ctx, m, victim, w, want)
-	if err != nil {
-		return err
-	}
-	if !room {
-		c.note(victim, "not evicted, since no other node has room")
-		return nil
-	}
-	a.Evicted++ // counted before it is done, so that a kill in between cannot hide it
-	if err := u.write(ctx, m, o, *own, ""); err != nil {
-		return err
-	}
-	err = u.evictor.Evict(ctx, victim)
-	var uncertain *evict.UncertainError
-	switch {
-	case err == nil:
-		u.metrics.evictions.WithLabelValues("Evicted").Inc()
-		u.events.Eventf(m, corev1.EventTypeNormal, "Evicted", "pod %s, for recommendation %d", victim.Name, a.Sizes.ID)
-		c.note(victim, "evicted")
-		return nil
-	case errors.As(err, &uncertain):
-		u.metrics.evictions.WithLabelValues("Retried").Inc()
-		return err // counted: it may have happened
-	}
-	a.Evicted--
-	u.metrics.evictions.WithLabelValues("Refused").Inc()
-	c.note(victim, "not evicted: %v", err)
-	return nil
-}
-
-// room reports whether a pod's replacement may find room. A pod whose resize its node could
-// not grant needs another node; in mode Recreate the same node will do.
-func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) (bool, error) {
-	next := pod.DeepCopy()
-	next.Status = corev1.PodStatus{ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus}
-	plan := actuate.PlanPod(pod, &w.Template.Spec, want)
-	for i := range next.Spec.Containers {
-		if to, ok := plan.Containers[next.Spec.Containers[i].Name]; ok {
-			next.Spec.Containers[i].Resources = to
-		}
-	}
-	var nodes corev1.NodeList
-	if err := u.direct.List(ctx, &nodes); err != nil {
-		return false, err
-	}
-	if m.Spec.Mode != v1alpha1.ModeRecreate {
-		nodes.Items = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
-	}
-	var pods corev1.PodList
-	if err := u.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // only read
-		return false, err
-	}
-	return podspec.HasRoom(next, nodes.Items, pods.Items), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,8 +17,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
-// creator is the manager of what a pod had when its workload's controller made it.
-const creator = "kube-controller-manager"
+// creationLag is the longest time from a pod's creation until the API server's record of the
+// fields that it was created with. Both have whole seconds.
+const creationLag = time.Second
 
 // applies reports whether the limit of an object's pods may be written.
 func applies(m *v1alpha1.MultidimPodAutoscaler) bool {
@@ -121,7 +123,9 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 }
 
 // edited returns who else set the limit; empty = nobody. What a pod was made with is no edit,
-// nor is what the updater wrote, or what was there when it began.
+// nor is what the updater wrote, or what was there when it began. The template and the time of
+// its creation show what a pod was made with; the program that made it has another name in each
+// distribution.
 func (u *updater) edited(o *object, l *v1alpha1.LimitInForce, w *workload, pods []corev1.Pod) string {
 	if now := w.Template.Annotations[v1alpha1.AnnotationLimit]; now != l.Template {
 		return fmt.Sprintf("the template's annotation %s was changed from %q to %q", v1alpha1.AnnotationLimit, l.Template, now)
@@ -134,7 +138,8 @@ func (u *updater) edited(o *object, l *v1alpha1.LimitInForce, w *workload, pods 
 		}
 		by, at := actuate.LimitSetBy(p)
 		switch {
-		case by == v1alpha1.OwnerUpdater, by == creator:
+		case by == v1alpha1.OwnerUpdater:
+		case seen == "" && (has == l.Template || !at.After(p.CreationTimestamp.Add(creationLag))):
 		case has == "" && seen != "":
 			return fmt.Sprintf("pod %s: somebody removed the annotation %s", p.Name, v1alpha1.AnnotationLimit)
 		case seen != "" || at.After(l.Since.Time):

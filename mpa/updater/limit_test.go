@@ -331,3 +331,40 @@ func TestLimitKilledAnywhere(t *testing.T) {
 	assert.Empty(t, w.actuation().Limit.Ended, "another updater is no user")
 	assert.Equal(t, []string{"limit", "limit", "limit", "limit"}, append(w.changes, other.changes...)[:4])
 }
+
+// What a pod was made with is no edit, whichever program made it: on k3s, MicroK8s and others it
+// is not kube-controller-manager. Who sets a limit later ends ours, whatever its name.
+func TestWhoMadeThePod(t *testing.T) {
+	for _, manager := range []string{"kube-controller-manager", "k3s", "kubelite"} {
+		for name, test := range map[string]struct {
+			made  string        // limit of the pod that comes an hour later
+			after time.Duration // from its creation until somebody set it
+			want  string
+			why   string
+		}{
+			"by the template":           {"8", 0, "4 4 4", ""},
+			"by a webhook":              {"6", time.Second, "4 4 4", ""},
+			"by the template, touched":  {"8", time.Hour, "4 4 4", ""},
+			"set a minute after it was": {"6", time.Minute, "4 4 6", "pod web-1-5: " + manager + ` set the annotation sigma-scheduler.io/concurrency to "6"`},
+		} {
+			w := limitWorld(t)
+			d := deployment(2)
+			d.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationLimit: "8"}
+			require.NoError(t, w.api.Update(t.Context(), d))
+			for i := range 2 {
+				w.annotate(i, "8")
+			}
+			w.recommendLimit(1, 4)
+			w.settle()
+			w.clock.Step(time.Hour)
+			p := pod(5)
+			p.Annotations, p.CreationTimestamp = map[string]string{v1alpha1.AnnotationLimit: test.made}, metav1.NewTime(w.clock.Now())
+			require.NoError(t, w.api.Create(t.Context(), p))
+			w.clock.Step(test.after)
+			w.managed(p, manager)
+			w.settle()
+			assert.Equal(t, test.want, w.limits(), "%s, %s", manager, name)
+			assert.Equal(t, test.why, w.actuation().Limit.Ended, "%s, %s", manager, name)
+		}
+	}
+}

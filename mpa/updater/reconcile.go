@@ -54,6 +54,7 @@ type object struct {
 	// last, and warned when an event told of a refusal last.
 	room           room
 	looked, warned time.Time
+	evicted        time.Time // of the last eviction
 }
 
 // Reconcile carries out the recommendation for one object.

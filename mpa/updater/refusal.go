@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/quotas"
 )
 
 const (
@@ -50,14 +52,18 @@ func (a *attempt) quotas() bool { return a.refused != "" && !a.infeasible }
 // A room is what each quota of a namespace leaves of each amount.
 type room map[string]resource.Quantity
 
-// roomOf reads the quotas. Where they cannot be read there is none, and only time ends a hold.
-func (u *updater) roomOf(ctx context.Context, namespace string) room {
-	var quotas corev1.ResourceQuotaList
-	if err := u.direct.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+// roomOf reads the quotas that count some of the pods. Where they cannot be read there is none,
+// and only time ends a hold.
+func (u *updater) roomOf(ctx context.Context, namespace string, pods []corev1.Pod) room {
+	var list corev1.ResourceQuotaList
+	if err := u.direct.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil
 	}
 	left := room{}
-	for _, q := range quotas.Items {
+	for _, q := range list.Items {
+		if !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return quotas.Selects(&q, &p) }) {
+			continue
+		}
 		for name, hard := range q.Status.Hard {
 			if strings.HasSuffix(string(name), "cpu") || strings.HasSuffix(string(name), "memory") {
 				hard.Sub(q.Status.Used[name])
@@ -69,7 +75,7 @@ func (u *updater) roomOf(ctx context.Context, namespace string) room {
 }
 
 // letGo forgets refusals once a quota has more room than at the last of them, or is gone.
-func (u *updater) letGo(ctx context.Context, namespace string, o *object, now time.Time) {
+func (u *updater) letGo(ctx context.Context, namespace string, o *object, pods []corev1.Pod, now time.Time) {
 	held := false
 	for _, a := range o.asked {
 		held = held || a.quotas()
@@ -78,7 +84,7 @@ func (u *updater) letGo(ctx context.Context, namespace string, o *object, now ti
 		return
 	}
 	o.looked = now
-	left := u.roomOf(ctx, namespace)
+	left := u.roomOf(ctx, namespace, pods)
 	for name, before := range o.room {
 		if is, ok := left[name]; left != nil && (!ok || is.Cmp(before) > 0) {
 			maps.DeleteFunc(o.asked, func(_ types.UID, a attempt) bool { return a.quotas() })

@@ -162,6 +162,25 @@ func TestQuotaEndsTheHold(t *testing.T) {
 	}
 }
 
+// More room in a quota that does not count the workload's pods, such as one for Jobs, does not end
+// the hold.
+func TestOtherPodsQuota(t *testing.T) {
+	w := newTight(t)
+	jobs := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "jobs"},
+		Spec:       corev1.ResourceQuotaSpec{Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}},
+		Status:     corev1.ResourceQuotaStatus{Hard: amounts("2", "8Gi"), Used: amounts("1", "1Gi")},
+	}
+	require.NoError(t, w.api.Create(t.Context(), jobs))
+	w.recommend(1, 2, "900m")
+	w.settle()
+	w.minutes(3)
+	jobs.Status.Used = amounts("0", "0")
+	require.NoError(t, w.api.Update(t.Context(), jobs))
+	w.minutes(3)
+	require.Equal(t, 2, w.calls)
+}
+
 // A resize that something interrupts counts once.
 func TestInterruptedResizeCountsOnce(t *testing.T) {
 	w := newTight(t)

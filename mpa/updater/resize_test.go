@@ -135,6 +135,8 @@ func TestEviction(t *testing.T) {
 		{name: "deferred recently", reason: corev1.PodReasonDeferred, wait: 5*time.Minute - 1, says: "so says the node"},
 		{name: "another is not ready", reason: corev1.PodReasonInfeasible, prepare: func(t *testing.T, w *world) {
 			p := w.pods()[1]
+			p.Status.Conditions = p.Status.Conditions[:1] // it has its size
+			p.Status.ContainerStatuses[0].Resources = p.Spec.Containers[0].Resources.DeepCopy()
 			p.Status.Conditions[0].Status = corev1.ConditionFalse
 			require.NoError(t, w.api.Status().Update(t.Context(), &p))
 		}, says: "once all others are ready"},
