@@ -51,14 +51,20 @@ func newKernelBed(t *testing.T) *kernelBed {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	b.pins = filepath.Join(dir, "sigma-flow")
 	nodetest.Listen(t, b.Peer, nodetest.AddressPeer+":9000")
+	nodetest.ListenMessages(t, b.Peer, messagePeer)
 	return b
 }
 
 // order puts the uplink in order, or in one queue.
 func (b *kernelBed) order(t *testing.T, thresholds flow.Thresholds) {
 	t.Helper()
+	b.orderBy(t, thresholds, node.DefaultGap)
+}
+
+func (b *kernelBed) orderBy(t *testing.T, thresholds flow.Thresholds, gap time.Duration) {
+	t.Helper()
 	require.NoError(t, nodetest.Within(b.Node, func() error {
-		_, err := node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: kernelRate, Thresholds: thresholds, Pins: b.pins})
+		_, err := node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: kernelRate, Thresholds: thresholds, Gap: gap, Pins: b.pins})
 		return err
 	}))
 }
@@ -192,10 +198,13 @@ func TestKernel(t *testing.T) {
 		}
 		r := bed.compare(t, "websearch", sizes, .8, 80, 1)
 		t.Log(r.String())
+		m := bed.persistent(t, sizes, 60, 1)
+		t.Log(m.String())
 		if alone = bed.calibrate(t); alone > 4*quiet {
 			t.Skipf("this machine was too busy to judge: %v", alone)
 		}
 		require.Less(t, r.band[1].Mean, r.queue[1].Mean/2, "short flows")
+		require.Less(t, m.short[inBands].Mean, m.short[inQueue].Mean/2, "short messages of persistent connections")
 		return
 	}
 	require.Less(t, alone, quiet, "this machine is too busy to judge")
@@ -207,11 +216,17 @@ func TestKernel(t *testing.T) {
 			rows = append(rows, r)
 		}
 	}
-	require.NoError(t, os.WriteFile(out, []byte(kernelPage(alone, rows)), 0o644))
+	var messages []*messageRow
+	for seed := range uint64(3) {
+		r := bed.persistent(t, sizes, 200, seed)
+		t.Log(r.String())
+		messages = append(messages, r)
+	}
+	require.NoError(t, os.WriteFile(out, []byte(kernelPage(alone, rows, messages)), 0o644))
 }
 
 // kernelPage is docs/results/flow-kernel.md.
-func kernelPage(alone time.Duration, rows []kernelRow) string {
+func kernelPage(alone time.Duration, rows []kernelRow, messages []*messageRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Flows in a real kernel: bands against one queue
 
@@ -245,6 +260,7 @@ Times are milliseconds: mean of all / short (up to 100 kB) mean / short 99th per
 	summary("mean of all", all, "≤ .95", "≤ .85")
 	summary("long mean", long, "≤ 2.5", "≤ 1.5")
 	summary("simulated ÷ real, mean of all", simulated, "± .15", "± .08")
+	b.WriteString(messagePage(messages))
 	fmt.Fprintf(&b, "\n`make flow-kernel` at commit %s, as root.\n", os.Getenv("SIGMA_COMMIT"))
 	return b.String()
 }

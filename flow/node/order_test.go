@@ -129,8 +129,8 @@ func TestOrderChanges(t *testing.T) {
 	require.Greater(t, id, before.Id)
 }
 
-// A flow that was silent for the gap begins again in the first band.
-func TestOrderGap(t *testing.T) {
+// A flow that was silent for long begins again in the first band, whether or not anything was acknowledged.
+func TestOrderIdle(t *testing.T) {
 	o := openOrder(t, flow.Thresholds{100})
 	require.Equal(t, 0, bandOf(t, o, data4(ack, 1000)))
 	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
@@ -138,7 +138,7 @@ func TestOrderGap(t *testing.T) {
 	var p orderProgress
 	all := o.Flows.Iterate()
 	require.True(t, all.Next(&k, &p))
-	p.Last -= uint64(DefaultGap) + 1
+	p.Last -= uint64(DefaultIdle) + 1
 	require.NoError(t, o.Flows.Put(&k, &p))
 	require.Equal(t, 0, bandOf(t, o, data4(ack, 1)))
 	// Another processor has stored a later time: that is no gap.
@@ -169,10 +169,12 @@ func TestOrderOnlySetsPriority(t *testing.T) {
 	require.NoError(t, err)
 	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnJiffies64: true, asm.FnSkbLoadBytes: true}
 	calls := 0
-	for _, in := range spec.Programs["order"].Instructions {
-		if in.IsBuiltinCall() {
-			calls++
-			require.True(t, reads[asm.BuiltinFunc(in.Constant)], "%v", in)
+	for _, name := range []string{"order", "acknowledged"} {
+		for _, in := range spec.Programs[name].Instructions {
+			if in.IsBuiltinCall() {
+				calls++
+				require.True(t, reads[asm.BuiltinFunc(in.Constant)], "%s: %v", name, in)
+			}
 		}
 	}
 	require.NotZero(t, calls)
@@ -218,7 +220,7 @@ func TestOrderOnUplink(t *testing.T) {
 		_, err = ReadOrder(pins)
 		require.ErrorIs(t, err, ErrNoOrder)
 		turnOn(t, o)
-		require.Equal(t, 1, programs(t, up.Attrs().Index), "nothing but the pin holds it")
+		require.Equal(t, 2, programs(t, up.Attrs().Index), "nothing but the pins holds them")
 
 		send := func(size int64) {
 			_, err := nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", size, 1)
@@ -248,7 +250,7 @@ func TestOrderOnUplink(t *testing.T) {
 		was := s.Bands[2].Bytes
 		o.Thresholds, o.Rate, o.Floor = flow.Thresholds{2_000_000}, 100e6, .01
 		turnOn(t, o)
-		require.Equal(t, 1, programs(t, up.Attrs().Index))
+		require.Equal(t, 2, programs(t, up.Attrs().Index))
 		send(1_000_000)
 		s, err = ReadOrder(pins)
 		require.NoError(t, err)
@@ -434,6 +436,7 @@ func TestOrderRefuses(t *testing.T) {
 		"rate: 0 bit/s":            func(o *OrderOptions) { o.Rate = 0 },
 		"floor: 0.2 of the rate":   func(o *OrderOptions) { o.Floor = .2 },
 		"gap: 19ms":                func(o *OrderOptions) { o.Gap = 19 * time.Millisecond },
+		"gap: 1h0m0.001s":          func(o *OrderOptions) { o.Gap = time.Hour + time.Millisecond },
 		"flows: -1":                func(o *OrderOptions) { o.Flows = -1 },
 		"thresholds: none":         func(o *OrderOptions) { o.Thresholds = nil },
 		"threshold 2: 1k is equal": func(o *OrderOptions) { o.Thresholds = flow.Thresholds{1000, 1000} },
