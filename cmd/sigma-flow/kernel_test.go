@@ -198,13 +198,10 @@ func TestKernel(t *testing.T) {
 		}
 		r := bed.compare(t, "websearch", sizes, .8, 80, 1)
 		t.Log(r.String())
-		m := bed.persistent(t, sizes, 60, 1)
-		t.Log(m.String())
 		if alone = bed.calibrate(t); alone > 4*quiet {
 			t.Skipf("this machine was too busy to judge: %v", alone)
 		}
 		require.Less(t, r.band[1].Mean, r.queue[1].Mean/2, "short flows")
-		require.Less(t, m.short[inBands].Mean, m.short[inQueue].Mean/2, "short messages of persistent connections")
 		return
 	}
 	require.Less(t, alone, quiet, "this machine is too busy to judge")
@@ -216,17 +213,11 @@ func TestKernel(t *testing.T) {
 			rows = append(rows, r)
 		}
 	}
-	var messages []*messageRow
-	for seed := range uint64(3) {
-		r := bed.persistent(t, sizes, 200, seed)
-		t.Log(r.String())
-		messages = append(messages, r)
-	}
-	require.NoError(t, os.WriteFile(out, []byte(kernelPage(alone, rows, messages)), 0o644))
+	require.NoError(t, os.WriteFile(out, []byte(kernelPage(alone, rows)), 0o644))
 }
 
 // kernelPage is docs/results/flow-kernel.md.
-func kernelPage(alone time.Duration, rows []kernelRow, messages []*messageRow) string {
+func kernelPage(alone time.Duration, rows []kernelRow) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Flows in a real kernel: bands against one queue
 
@@ -260,7 +251,6 @@ Times are milliseconds: mean of all / short (up to 100 kB) mean / short 99th per
 	summary("mean of all", all, "≤ .95", "≤ .85")
 	summary("long mean", long, "≤ 2.5", "≤ 1.5")
 	summary("simulated ÷ real, mean of all", simulated, "± .15", "± .08")
-	b.WriteString(messagePage(messages))
 	fmt.Fprintf(&b, "\n`make flow-kernel` at commit %s, as root.\n", os.Getenv("SIGMA_COMMIT"))
 	return b.String()
 }
