@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,6 +44,8 @@ type OrderOptions struct {
 	Pins       string          // folder of a bpffs, which is made
 	DSCP       bool            // write that of the band into packets of flows that have none
 	Scope      []netip.Addr    // whose flows are in bands by bytes; nil = all. Others go to the middle band
+
+	idle time.Duration // a silence that ends a message in any case; 0 = DefaultIdle, or Gap where that is longer
 }
 
 func (o *OrderOptions) fill() error {
@@ -52,6 +55,7 @@ func (o *OrderOptions) fill() error {
 	if o.Gap == 0 {
 		o.Gap = DefaultGap
 	}
+	o.idle = max(o.Gap, cmp.Or(o.idle, DefaultIdle))
 	if o.Flows == 0 {
 		o.Flows = DefaultFlows
 	}
@@ -227,7 +231,7 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(specs.GapNs.Set(uint64(o.Gap)), specs.IdleNs.Set(uint64(max(o.Gap, DefaultIdle))), specs.TickNs.Set(uint64(tick.Nano()))); err != nil {
+	if err := errors.Join(specs.GapNs.Set(uint64(o.Gap)), specs.IdleNs.Set(uint64(o.idle)), specs.TickNs.Set(uint64(tick.Nano()))); err != nil {
 		return nil, err
 	}
 	specs.Flows.MaxEntries = uint32(o.Flows)

@@ -36,10 +36,15 @@ func pinsOf(t testing.TB) string {
 // openOrder loads the program without attaching it.
 func openOrder(t testing.TB, thresholds flow.Thresholds) *orderObjects {
 	t.Helper()
+	return openOrderIdle(t, thresholds, 0)
+}
+
+func openOrderIdle(t testing.TB, thresholds flow.Thresholds, idle time.Duration) *orderObjects {
+	t.Helper()
 	if err := missing(); err != nil {
 		t.Skipf("no BPF here: %v", err)
 	}
-	o := OrderOptions{Uplink: "none", Rate: 1e9, Thresholds: thresholds, Pins: pinsOf(t)}
+	o := OrderOptions{Uplink: "none", Rate: 1e9, Thresholds: thresholds, Pins: pinsOf(t), idle: idle}
 	require.NoError(t, o.fill())
 	_, err := makePins(o.Pins)
 	require.NoError(t, err)
