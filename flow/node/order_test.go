@@ -187,7 +187,7 @@ func TestOrderOnlySetsPriority(t *testing.T) {
 
 // CPU time, since the machine may be busy with other things. The flow is beyond the first band, where hints count.
 func BenchmarkOrder(b *testing.B) {
-	for name, h := range map[string]flow.Hints{"none": nil, "hint": hintOf("10.0.0.1", 80, 1e9), "scope": nil, "dscp that is there": nil} {
+	for name, h := range map[string]flow.Hints{"none": nil, "hint": hintOf("10.0.0.1", 80, 1e9), "scope": nil, "dscp that is there": nil, "acknowledgement": nil} {
 		b.Run(name, func(b *testing.B) {
 			o := openOrder(b, flow.Thresholds{100_000, 1_000_000, 10_000_000})
 			hint(b, o, h)
@@ -198,9 +198,11 @@ func BenchmarkOrder(b *testing.B) {
 			case "dscp that is there": // as it is from the second time on
 				setDSCP(b, o, flow.Thresholds{100_000, 1_000_000, 10_000_000})
 				program = o.Mark
+			case "acknowledgement":
+				p, program = reply(0, 1), o.Acknowledged
 			}
 			for range 100 {
-				bandOf(b, o, p)
+				bandOf(b, o, data4(ack, 1448))
 			}
 			b.ResetTimer()
 			before := cputime.Process()

@@ -82,8 +82,6 @@ enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8 };
 enum { TCP = 6, UDP = 17, HOP = 0, ROUTING = 43, FRAGMENTED = 44, AUTH = 51, OPTIONS = 60 };
 
-inline_always u32 big32(const u8 *b) { return big16(b) << 16 | big16(b + 2); }
-
 // start makes nothing of a flow acknowledged.
 inline_always void start(struct tail *t, const struct segment *g) {
 	t->end = g->sequence;
@@ -109,7 +107,10 @@ inline_always void acknowledge(struct tail *t, const struct segment *g, u64 now)
 // that wait in a queue are no silence of the sender: a long flow in the last band would begin again in the first.
 inline_always int over(const struct tail *t, u64 last, u64 now) {
 	// Another processor may have stored a later time meanwhile: the differences have a sign.
-	s64 silence = now - last, unheard = now - t->heard;
+	s64 silence = now - last;
+	if (silence <= (s64)gap_ns) // most often
+		return 0;
+	s64 unheard = now - t->heard;
 	if (unheard < silence)
 		silence = unheard;
 	return silence > (s64)idle_ns || (silence > (s64)gap_ns && t->acknowledged == t->end);
@@ -196,8 +197,8 @@ inline_always int parse(struct __sk_buff *skb, struct key *key, struct segment *
 		if (header < 20)
 			return CUT;
 		segment->flags = h[13];
-		segment->sequence = big32(h + 4);
-		segment->acknowledged = big32(h + 8);
+		segment->sequence = __builtin_bswap32(words[1]);
+		segment->acknowledged = __builtin_bswap32(words[2]);
 		at += header;
 	} else if (next == UDP) {
 		if (load_bytes(skb, at, h, 8))
