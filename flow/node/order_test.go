@@ -134,23 +134,6 @@ func TestOrderChanges(t *testing.T) {
 	require.Greater(t, id, before.Id)
 }
 
-// A flow that was silent for long begins again in the first band, whether or not anything was acknowledged.
-func TestOrderIdle(t *testing.T) {
-	o := openOrder(t, flow.Thresholds{100})
-	require.Equal(t, 0, bandOf(t, o, data4(ack, 1000)))
-	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
-	var k orderKey
-	var p orderProgress
-	all := o.Flows.Iterate()
-	require.True(t, all.Next(&k, &p))
-	p.Last -= uint64(DefaultIdle) + 1
-	require.NoError(t, o.Flows.Put(&k, &p))
-	require.Equal(t, 0, bandOf(t, o, data4(ack, 1)))
-	// Another processor has stored a later time: that is no gap.
-	require.NoError(t, o.Flows.Put(&k, &orderProgress{Bytes: 1000, Last: p.Last + uint64(time.Hour)}))
-	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
-}
-
 // Two processors that send one flow count all of it, where both see its first packet at once too.
 func TestOrderTwoProcessors(t *testing.T) {
 	o := openOrder(t, flow.Thresholds{100})
