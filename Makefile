@@ -102,6 +102,10 @@ mpa-bench: ## speed of the autoscaler's simulator and decisions as Markdown (2 C
 flow-kernel: ## flows of real connections in one queue and in bands, as root: writes docs/results/flow-kernel.md (15 minutes, most of them waiting)
 	SIGMA_COMMIT=$$(git rev-parse --short HEAD) SIGMA_KERNEL='$(CURDIR)/docs/results/flow-kernel.md' go test ./cmd/sigma-flow -run '^TestKernel$$' -count=1 -timeout=60m -v
 
+.PHONY: flow-messages
+flow-messages: ## messages of persistent connections in one queue and in bands, as root: writes docs/results/flow-messages.md (5 minutes, most of them waiting)
+	SIGMA_COMMIT=$$(git rev-parse --short HEAD) SIGMA_KERNEL_MESSAGES='$(CURDIR)/docs/results/flow-messages.md' go test ./cmd/sigma-flow -run '^TestKernelMessages$$' -count=1 -timeout=60m -v
+
 .PHONY: flow-line
 flow-line: ## a full line with the order and an agent, and without, as root: writes docs/results/flow-line.md (2 minutes)
 	SIGMA_COMMIT=$$(git rev-parse --short HEAD) SIGMA_KERNEL_LINE='$(CURDIR)/docs/results/flow-line.md' go test ./cmd/sigma-flow -run '^TestLine$$' -count=1 -timeout=30m -v

@@ -66,7 +66,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.uplink, "uplink", "", "interface whose load counts; empty: that of the default route")
 	flags.StringVar(&o.rate, "rate", "", "bits per second of the uplink, such as 10G; empty: what it says itself")
 	flags.IntVar(&o.bands, "bands", tune.DefaultBands, "bands that are proposed")
-	flags.DurationVar(&o.node.Gap, "gap", node.DefaultGap, "a flow that was silent for so long has ended")
+	flags.DurationVar(&o.node.Gap, "gap", node.DefaultGap, "a message of a connection has ended so long after all of it was acknowledged, 20ms to 1h; 1s: silences below a second count for nothing")
 	flags.IntVar(&o.node.Flows, "flows", node.DefaultFlows, "flows at a time; beyond, the oldest make room")
 	flags.IntVar(&o.node.Ring, "ring-bytes", node.DefaultRing, "bytes of the buffer between kernel and agent, a power of two")
 	flags.DurationVar(&o.every, "every", time.Minute, "how often it says what bands would give")
@@ -98,8 +98,8 @@ func (o *options) check() (rate float64, err error) {
 		return 0, fmt.Errorf("--every %v: want at least 1s", o.every)
 	case o.policy && o.every > time.Minute:
 		return 0, fmt.Errorf("--every %v: want at most 1m with --policy: central counts nodes that have written within three minutes", o.every)
-	case o.node.Gap < time.Millisecond:
-		return 0, fmt.Errorf("--gap %v: want at least 1ms", o.node.Gap)
+	case o.node.Gap < time.Millisecond || o.node.Gap > node.MostGap:
+		return 0, fmt.Errorf("--gap %v: want at least 1ms and at most %v", o.node.Gap, node.MostGap)
 	case !o.observe && o.node.Gap < node.LeastGap:
 		return 0, fmt.Errorf("--gap %v: want at least %v to order", o.node.Gap, node.LeastGap)
 	case o.node.Flows < 1:

@@ -51,14 +51,20 @@ func newKernelBed(t *testing.T) *kernelBed {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	b.pins = filepath.Join(dir, "sigma-flow")
 	nodetest.Listen(t, b.Peer, nodetest.AddressPeer+":9000")
+	nodetest.ListenMessages(t, b.Peer, messagePeer)
 	return b
 }
 
 // order puts the uplink in order, or in one queue.
 func (b *kernelBed) order(t *testing.T, thresholds flow.Thresholds) {
 	t.Helper()
+	b.orderBy(t, thresholds, node.DefaultGap)
+}
+
+func (b *kernelBed) orderBy(t *testing.T, thresholds flow.Thresholds, gap time.Duration) {
+	t.Helper()
 	require.NoError(t, nodetest.Within(b.Node, func() error {
-		_, err := node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: kernelRate, Thresholds: thresholds, Pins: b.pins})
+		_, err := node.TurnOn(node.OrderOptions{Uplink: "up0", Rate: kernelRate, Thresholds: thresholds, Gap: gap, Pins: b.pins})
 		return err
 	}))
 }

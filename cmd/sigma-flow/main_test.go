@@ -74,6 +74,7 @@ func TestRefusedFlags(t *testing.T) {
 		"agent --policy --order --node-name n":                   "say --observe",
 		"agent --observe --every 1ms":                            "--every 1ms: want at least 1s",
 		"agent --order --rate 1G --gap 10ms":                     "--gap 10ms: want at least 20ms to order",
+		"agent --order --rate 1G --gap 61m":                      "--gap 1h1m0s: want at least 1ms and at most 1h0m0s",
 		"agent --observe --gap 0":                                "--gap 0s: want at least 1ms",
 		"agent --observe --flows 0":                              "--flows 0: want at least 1",
 		"agent --observe --ring-bytes 5000":                      "--ring-bytes 5000: want a power of two from ",

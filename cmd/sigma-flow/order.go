@@ -72,7 +72,7 @@ The rate is what the uplink can really send: the queue has to be here, and not b
 	flags.StringVar(&o.thresholds, "thresholds", "", "bytes after which a flow leaves a band, such as 100k/1.8M/9.9M")
 	flags.StringVar(&o.report, "report", "", "take the thresholds of an agent's report, by URL or --out folder")
 	flags.Float64Var(&o.node.Floor, "floor", node.DefaultFloor, "share of the rate that each band has at least, .001 to .05")
-	flags.DurationVar(&o.node.Gap, "gap", node.DefaultGap, "a flow that was silent for so long begins again in the first band")
+	flags.DurationVar(&o.node.Gap, "gap", node.DefaultGap, "a message of a connection has ended so long after all of it was acknowledged, and the next begins in the first band, 20ms to 1h")
 	flags.IntVar(&o.node.Flows, "flows", node.DefaultFlows, "flows at a time; beyond, the oldest begin again in the first band. An order that is on keeps its number")
 	flags.DurationVar(&o.trial, "for", defaultTrial, "how long; 0: until it is turned off")
 	pinsFlag(cmd, &o.node.Pins)

@@ -6,7 +6,6 @@
 #include "packet.h"
 
 // Set before the program is loaded.
-volatile const u64 gap_ns = 1000000000ULL;
 volatile const u64 step_bytes = 10000000ULL;
 
 enum role { UNKNOWN, CLIENT, SERVER };
@@ -16,6 +15,7 @@ struct state {
 	u64 first, last;    // when, since boot
 	u64 told;           // bytes when the flow was last told of
 	u8 role, closed, pad[6];
+	struct tail tail;
 };
 
 enum end { RUNNING, FINISHED, IDLE };
@@ -76,16 +76,17 @@ int observe(struct __sk_buff *skb) {
 		seen->segments += segments ? segments : 1;
 	}
 	struct key key = {};
-	u32 payload = 0;
-	u8 flags = 0;
-	int none = parse(skb, &key, &payload, &flags);
+	struct segment segment = {};
+	int none = parse(skb, &key, &segment);
 	if (none) {
 		count(none);
 		return TCX_NEXT;
 	}
+	u32 payload = segment.payload;
+	u8 flags = segment.flags;
 	u64 now = now_ns();
 	struct state *s = map_lookup(&flows, &key);
-	if (s && s->bytes && (flags & SYN || (payload && (s64)(now - s->last) > (s64)gap_ns))) {
+	if (s && s->bytes && (flags & SYN || (payload && over(&s->tail, s->last, now)))) {
 		tell(&key, s, flags & SYN ? FINISHED : IDLE);
 		s->bytes = s->packets = s->told = 0;
 	}
@@ -99,6 +100,7 @@ int observe(struct __sk_buff *skb) {
 		if (!payload && !(flags & SYN))
 			return TCX_NEXT;
 		struct state fresh = {.first = now, .last = now};
+		start(&fresh.tail, &segment);
 		if (!map_update(&flows, &key, &fresh, NOEXIST))
 			count(CREATED);
 		s = map_lookup(&flows, &key);
@@ -107,8 +109,10 @@ int observe(struct __sk_buff *skb) {
 			return TCX_NEXT;
 		}
 	}
-	if (flags & SYN)
+	if (flags & SYN) {
 		s->role = flags & ACK ? SERVER : CLIENT;
+		start(&s->tail, &segment);
+	}
 	if (payload) {
 		if (!s->bytes) {
 			count(OPENED);
@@ -117,6 +121,7 @@ int observe(struct __sk_buff *skb) {
 		__sync_fetch_and_add(&s->bytes, payload);
 		s->packets += 1;
 		s->last = now;
+		extend(&s->tail, &segment);
 		if (s->bytes - s->told >= step_bytes && !(flags & (FIN | RST))) {
 			s->told = s->bytes;
 			tell(&key, s, RUNNING);
@@ -128,5 +133,18 @@ int observe(struct __sk_buff *skb) {
 		s->last = now;
 		s->closed = 1;
 	}
+	return TCX_NEXT;
+}
+
+// acknowledged takes the acknowledgements of flows, on the way to their senders.
+SEC("tc")
+int acknowledged(struct __sk_buff *skb) {
+	struct key key = {};
+	struct segment segment = {};
+	if (answered(skb, &key, &segment))
+		return TCX_NEXT;
+	struct state *s = map_lookup(&flows, &key);
+	if (s)
+		acknowledge(&s->tail, &segment, now_ns());
 	return TCX_NEXT;
 }

@@ -73,6 +73,12 @@ type observeState struct {
 	Role    uint8
 	Closed  uint8
 	Pad     [6]uint8
+	Tail    struct {
+		_            structs.HostLayout
+		Heard        uint64
+		End          uint32
+		Acknowledged uint32
+	}
 }
 
 type observeTraffic struct {
@@ -123,7 +129,8 @@ type observeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type observeProgramSpecs struct {
-	Observe *ebpf.ProgramSpec `ebpf:"observe"`
+	Acknowledged *ebpf.ProgramSpec `ebpf:"acknowledged"`
+	Observe      *ebpf.ProgramSpec `ebpf:"observe"`
 }
 
 // observeMapSpecs contains maps before they are loaded into the kernel.
@@ -141,6 +148,7 @@ type observeMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type observeVariableSpecs struct {
 	GapNs         *ebpf.VariableSpec `ebpf:"gap_ns"`
+	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	StepBytes     *ebpf.VariableSpec `ebpf:"step_bytes"`
 	UnusedCounter *ebpf.VariableSpec `ebpf:"unused_counter"`
 	UnusedEnd     *ebpf.VariableSpec `ebpf:"unused_end"`
@@ -188,6 +196,7 @@ func (m *observeMaps) Close() error {
 // It can be passed to loadObserveObjects or ebpf.CollectionSpec.LoadAndAssign.
 type observeVariables struct {
 	GapNs         *ebpf.Variable `ebpf:"gap_ns"`
+	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	StepBytes     *ebpf.Variable `ebpf:"step_bytes"`
 	UnusedCounter *ebpf.Variable `ebpf:"unused_counter"`
 	UnusedEnd     *ebpf.Variable `ebpf:"unused_end"`
@@ -199,11 +208,13 @@ type observeVariables struct {
 //
 // It can be passed to loadObserveObjects or ebpf.CollectionSpec.LoadAndAssign.
 type observePrograms struct {
-	Observe *ebpf.Program `ebpf:"observe"`
+	Acknowledged *ebpf.Program `ebpf:"acknowledged"`
+	Observe      *ebpf.Program `ebpf:"observe"`
 }
 
 func (p *observePrograms) Close() error {
 	return _ObserveClose(
+		p.Acknowledged,
 		p.Observe,
 	)
 }

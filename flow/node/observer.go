@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 
 // Options of an Observer. Zero fields have their default.
 type Options struct {
-	Gap   time.Duration // a flow that was silent for so long has ended
+	Gap   time.Duration // so long after all of it was acknowledged a flow has ended
+	Idle  time.Duration // a flow that was silent for so long has ended in any case; not below Gap
 	Step  uint64        // bytes after which a running flow is told of, again and again
 	Flows int           // at a time
 	Ring  int           // bytes of the ring buffer, a power of two and whole pages
@@ -29,7 +31,8 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultGap   = time.Second
+	DefaultGap   = 20 * time.Millisecond // some round trips in a loaded cluster
+	DefaultIdle  = time.Second
 	DefaultStep  = 10_000_000
 	DefaultFlows = 65536
 	DefaultRing  = 1 << 20
@@ -37,7 +40,7 @@ const (
 
 // An Observer counts the flows of interfaces. Read has one caller; the other methods may be called beside it.
 type Observer struct {
-	gap     time.Duration
+	idle    time.Duration
 	objects observeObjects
 	ring    *ringbuf.Reader
 
@@ -50,13 +53,13 @@ type Observer struct {
 
 type watched struct {
 	Interface
-	link link.Link // kept, or the garbage collector would detach the program
-	base uint64    // packets that the interface had counted
+	links [2]link.Link // kept, or the garbage collector would detach the programs
+	base  uint64       // packets that the interface had counted
 }
 
 // Open loads the program.
 func Open(o Options) (*Observer, error) {
-	if o.Gap < 0 || o.Flows < 0 || o.Ring < 0 || o.Flows > math.MaxInt32 || o.Ring > math.MaxInt32 {
+	if o.Gap < 0 || o.Idle < 0 || o.Flows < 0 || o.Ring < 0 || o.Flows > math.MaxInt32 || o.Ring > math.MaxInt32 {
 		return nil, fmt.Errorf("gap %v, %d flows, ring of %d bytes: want none below 0 or above 2147483647", o.Gap, o.Flows, o.Ring)
 	}
 	spec, err := loadObserve()
@@ -67,15 +70,10 @@ func Open(o Options) (*Observer, error) {
 	if err := spec.Assign(&specs); err != nil {
 		return nil, err
 	}
-	gap := o.Gap
-	if gap == 0 {
-		gap = DefaultGap
-	}
-	step := o.Step
-	if step == 0 {
-		step = DefaultStep
-	}
-	if err := errors.Join(specs.GapNs.Set(uint64(gap)), specs.StepBytes.Set(step)); err != nil {
+	gap := cmp.Or(o.Gap, DefaultGap)
+	idle := max(gap, cmp.Or(o.Idle, DefaultIdle))
+	step := cmp.Or(o.Step, DefaultStep)
+	if err := errors.Join(specs.GapNs.Set(uint64(gap)), specs.IdleNs.Set(uint64(idle)), specs.StepBytes.Set(step)); err != nil {
 		return nil, err
 	}
 	if o.Flows > 0 {
@@ -84,7 +82,7 @@ func Open(o Options) (*Observer, error) {
 	if o.Ring > 0 {
 		specs.Events.MaxEntries = uint32(o.Ring)
 	}
-	ob := &Observer{gap: gap, watched: map[int]*watched{}, names: map[int]string{}, gone: map[int]time.Duration{}}
+	ob := &Observer{idle: idle, watched: map[int]*watched{}, names: map[int]string{}, gone: map[int]time.Duration{}}
 	if err := spec.LoadAndAssign(&ob.objects, nil); err != nil {
 		return nil, fmt.Errorf("loading the program: %w", err)
 	}
@@ -114,22 +112,35 @@ func (o *Observer) attach(i Interface) error {
 	if err := o.objects.Interfaces.Put(uint32(i.Index), make([]observeTraffic, ebpf.MustPossibleCPU())); err != nil {
 		return fmt.Errorf("%s: %w", i.Name, err)
 	}
-	at := ebpf.AttachTCXEgress
+	w := &watched{Interface: i, base: counted}
+	at := [2]ebpf.AttachType{ebpf.AttachTCXEgress, ebpf.AttachTCXIngress}
 	if i.Ingress {
-		at = ebpf.AttachTCXIngress
+		at[0], at[1] = at[1], at[0]
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: o.objects.Observe, Attach: at, Anchor: link.Head()})
-	if err != nil {
-		_ = o.objects.Interfaces.Delete(uint32(i.Index)) // it was made above
-		return fmt.Errorf("%s: %w", i.Name, err)
+	for n, p := range []*ebpf.Program{o.objects.Observe, o.objects.Acknowledged} {
+		w.links[n], err = link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: p, Attach: at[n], Anchor: link.Head()})
+		if err != nil {
+			_ = o.objects.Interfaces.Delete(uint32(i.Index)) // it was made above
+			return errors.Join(fmt.Errorf("%s: %w", i.Name, err), w.close())
+		}
 	}
-	o.watched[i.Index] = &watched{Interface: i, link: l, base: counted}
+	o.watched[i.Index] = w
 	o.names[i.Index] = i.Name
 	delete(o.gone, i.Index)
 	return nil
 }
 
-// nameless is how long the name of an interface is known that is not watched any more, beyond the gap.
+func (w *watched) close() error {
+	var errs []error
+	for _, l := range w.links {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// nameless is how long the name of an interface is known that is not watched any more, beyond the silence that ends a flow.
 const nameless = time.Minute
 
 // forget drops the names of interfaces whose last records have come: pods come and go for as long as the node stands.
@@ -142,7 +153,7 @@ func (o *Observer) forget(now time.Duration) {
 		case o.watched[index] != nil:
 		case !gone:
 			o.gone[index] = now
-		case now-since > o.gap+nameless:
+		case now-since > o.idle+nameless:
 			delete(o.names, index)
 			delete(o.gone, index)
 		}
@@ -151,7 +162,7 @@ func (o *Observer) forget(now time.Duration) {
 
 // detach ends it. That the interface is gone is no error.
 func (o *Observer) detach(index int) error {
-	err := o.watched[index].link.Close()
+	err := o.watched[index].close()
 	delete(o.watched, index)
 	if gone := o.objects.Interfaces.Delete(uint32(index)); gone != nil && !errors.Is(gone, ebpf.ErrKeyNotExist) {
 		err = errors.Join(err, gone)
@@ -233,8 +244,8 @@ func sinceBoot() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// Sweep takes the flows that were silent for the gap, and closed ones, from the map: the program sees a gap only when
-// something more is sent. Evicted is how many flows, the oldest, have made room for others since Open.
+// Sweep takes the flows that were silent for Idle, and closed ones, from the map: the program sees a silence only when
+// something more is sent. Those that were silent for Gap stay, since they may go on: the entry has the side of the connection. Evicted is how many flows, the oldest, have made room for others since Open.
 func (o *Observer) Sweep() (ended []flow.Record, evicted uint64, err error) {
 	before, err := o.Counts()
 	if err != nil {
@@ -269,7 +280,7 @@ func (o *Observer) sweep() (ended []flow.Record, left int, err error) {
 		}
 		for i := range n {
 			var s observeState
-			if now-time.Duration(states[i].Last) <= o.gap {
+			if now-time.Duration(states[i].Last) <= o.idle {
 				left++
 				continue
 			}

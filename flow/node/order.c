@@ -11,7 +11,6 @@
 enum { MOST_BANDS = 8, NO_PREALLOC = 1, SETTINGS = 64 }; // less than 256: one byte of current changes
 
 // Set before the program is loaded.
-volatile const u64 gap_ns = 1000000000ULL;
 volatile const u64 tick_ns = 1000000ULL; // between two ticks of the kernel
 
 // A packet sees all of an update or nothing of it: it looks up one value.
@@ -34,6 +33,7 @@ struct progress {
 	u64 last;  // by the kernel's ticks
 	u64 hint;  // size in bytes that was declared of it, 0 = none
 	u64 asked; // the state of the map of hints that said so
+	struct tail tail;
 };
 
 // A port of either side, behind the address that sends.
@@ -123,11 +123,10 @@ inline_always u8 put(struct __sk_buff *skb) {
 	if (!set || !set->count)
 		return 0;
 	struct key key = {};
-	u32 payload = 0;
-	u8 flags = 0;
+	struct segment segment = {};
 	u32 band = 0;
 	u8 dscp = 0;
-	int none = parse(skb, &key, &payload, &flags);
+	int none = parse(skb, &key, &segment);
 	if (!none && set->scoped && !map_lookup(&scope, key.source))
 		none = OUTSIDE;
 	if (none) {
@@ -137,18 +136,25 @@ inline_always u8 put(struct __sk_buff *skb) {
 	} else {
 		u64 now = ticks() * tick_ns, bytes = 0;
 		dscp = set->dscp[0];
-		// Another processor may have stored a later time meanwhile: the difference has a sign.
 		struct progress *p = map_lookup(&flows, &key);
-		if (p && (flags & SYN || (payload && (s64)(now - p->last) > (s64)gap_ns)))
+		u32 payload = segment.payload;
+		if (p && segment.flags & SYN) {
 			p->bytes = 0;
+			start(&p->tail, &segment);
+		} else if (p && payload && over(&p->tail, p->last, now)) {
+			p->bytes = 0;
+		}
 		if (p) {
 			bytes = p->bytes;
 			if (payload) {
 				__sync_fetch_and_add(&p->bytes, payload);
 				p->last = now;
+				extend(&p->tail, &segment);
 			}
 		} else if (payload) {
 			struct progress fresh = {.bytes = payload, .last = now};
+			start(&fresh.tail, &segment);
+			extend(&fresh.tail, &segment);
 			if (!map_update(&flows, &key, &fresh, NOEXIST))
 				count(OPENED);
 			else if ((p = map_lookup(&flows, &key))) // another processor has opened it meanwhile
@@ -185,6 +191,19 @@ inline_always u8 put(struct __sk_buff *skb) {
 SEC("tc")
 int order(struct __sk_buff *skb) {
 	put(skb);
+	return TCX_NEXT;
+}
+
+// acknowledged takes the acknowledgements of flows, on the way in.
+SEC("tc")
+int acknowledged(struct __sk_buff *skb) {
+	struct key key = {};
+	struct segment segment = {};
+	if (answered(skb, &key, &segment))
+		return TCX_NEXT;
+	struct progress *p = map_lookup(&flows, &key);
+	if (p)
+		acknowledge(&p->tail, &segment, ticks() * tick_ns);
 	return TCX_NEXT;
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,7 @@ const (
 	MostFloor    = .05
 	DefaultFloor = .001
 	LeastGap     = 20 * time.Millisecond // the program's clock goes by the kernel's ticks
+	MostGap      = time.Hour
 )
 
 // OrderOptions say how an uplink orders flows. Zero fields have their default, but for those that say otherwise.
@@ -37,11 +39,13 @@ type OrderOptions struct {
 	Rate       float64         // bits per second that the uplink sends, required: the queue has to be here and not behind
 	Thresholds flow.Thresholds // required
 	Floor      float64         // share of the rate that each band has at least
-	Gap        time.Duration   // a flow that was silent for so long begins again in the first band
+	Gap        time.Duration   // so long after all of a flow was acknowledged it begins again in the first band
 	Flows      int             // at a time
 	Pins       string          // folder of a bpffs, which is made
 	DSCP       bool            // write that of the band into packets of flows that have none
 	Scope      []netip.Addr    // whose flows are in bands by bytes; nil = all. Others go to the middle band
+
+	idle time.Duration // a silence that ends a message in any case; 0 = DefaultIdle, or Gap where that is longer
 }
 
 func (o *OrderOptions) fill() error {
@@ -51,6 +55,7 @@ func (o *OrderOptions) fill() error {
 	if o.Gap == 0 {
 		o.Gap = DefaultGap
 	}
+	o.idle = max(o.Gap, cmp.Or(o.idle, DefaultIdle))
 	if o.Flows == 0 {
 		o.Flows = DefaultFlows
 	}
@@ -64,8 +69,8 @@ func (o *OrderOptions) fill() error {
 		return fmt.Errorf("rate: %v bit/s, want 1M to 1T", o.Rate)
 	case math.IsNaN(o.Floor) || o.Floor < LeastFloor || o.Floor > MostFloor:
 		return fmt.Errorf("floor: %v of the rate, want %v to %v", o.Floor, LeastFloor, MostFloor)
-	case o.Gap < LeastGap:
-		return fmt.Errorf("gap: %v, want at least %v", o.Gap, LeastGap)
+	case o.Gap < LeastGap || o.Gap > MostGap:
+		return fmt.Errorf("gap: %v, want %v to %v", o.Gap, LeastGap, MostGap)
 	case o.Flows < 1 || o.Flows > math.MaxInt32:
 		return fmt.Errorf("flows: %d, want 1 to %d", o.Flows, math.MaxInt32)
 	}
@@ -147,8 +152,13 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 		}
 		return 0, err
 	}
-	if err := old.Update(o.program(objects)); err != nil {
-		return 0, fmt.Errorf("taking over the program of an earlier order: %w", err)
+	acks, err := link.LoadPinnedLink(filepath.Join(o.Pins, pinAcks), nil)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", o.Pins, err)
+	}
+	defer func() { _ = acks.Close() }() // the pin holds it
+	if err := errors.Join(acks.Update(objects.Acknowledged), old.Update(o.program(objects))); err != nil {
+		return 0, fmt.Errorf("taking over the programs of an earlier order: %w", err)
 	}
 	settings.Dscp = o.dscp()
 	if err := setScope(objects.Scope, &settings, o.Scope); err != nil {
@@ -161,9 +171,7 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) {
 	index := up.Attrs().Index
 	// What an earlier process left that was killed before it had a link.
-	for _, name := range pinnedMaps {
-		_ = os.Remove(filepath.Join(o.Pins, name)) // most often it is not there
-	}
+	_ = removePins(o.Pins, false) // most often they are not there
 	settings := orderBands{Queue: uint32(up.Attrs().TxQLen), Dscp: o.dscp()}
 	defer func() {
 		if err != nil {
@@ -184,16 +192,26 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 	if id, err = objects.set(settings, o.Thresholds); err != nil {
 		return 0, err
 	}
-	// The first, as one that ends the chain would keep packets from it.
-	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: o.program(objects), Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", o.Uplink, err)
+	if err := o.attach(index, objects.Acknowledged, ebpf.AttachTCXIngress, pinAcks); err != nil {
+		return 0, err
 	}
-	defer func() { _ = l.Close() }() // the pin holds it
-	if err := l.Pin(filepath.Join(o.Pins, pinLink)); err != nil {
-		return 0, errors.Join(fmt.Errorf("%s: %w", o.Pins, err), l.Detach())
+	if err := o.attach(index, o.program(objects), ebpf.AttachTCXEgress, pinLink); err != nil {
+		return 0, err
 	}
 	return id, shape(index, o.Rate, o.Floor) // the pin of the link is there before HTB: TurnOff finds both
+}
+
+// attach attaches a program before others, as one that ends the chain would keep packets from it, and pins the link.
+func (o *OrderOptions) attach(index int, p *ebpf.Program, at ebpf.AttachType, pin string) error {
+	l, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: p, Attach: at, Anchor: link.Head()})
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.Uplink, err)
+	}
+	defer func() { _ = l.Close() }() // the pin holds it
+	if err := l.Pin(filepath.Join(o.Pins, pin)); err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", o.Pins, err), l.Detach())
+	}
+	return nil
 }
 
 // errOtherVersion is the error where the maps of an earlier order are not those of this program.
@@ -213,7 +231,7 @@ func (o *OrderOptions) load(again bool) (*orderObjects, error) {
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &tick); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(specs.GapNs.Set(uint64(o.Gap)), specs.TickNs.Set(uint64(tick.Nano()))); err != nil {
+	if err := errors.Join(specs.GapNs.Set(uint64(o.Gap)), specs.IdleNs.Set(uint64(o.idle)), specs.TickNs.Set(uint64(tick.Nano()))); err != nil {
 		return nil, err
 	}
 	specs.Flows.MaxEntries = uint32(o.Flows)

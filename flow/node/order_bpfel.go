@@ -63,6 +63,12 @@ type orderProgress struct {
 	Last  uint64
 	Hint  uint64
 	Asked uint64
+	Tail  struct {
+		_            structs.HostLayout
+		Heard        uint64
+		End          uint32
+		Acknowledged uint32
+	}
 }
 
 // loadOrder returns the embedded CollectionSpec for order.
@@ -107,8 +113,9 @@ type orderSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type orderProgramSpecs struct {
-	Mark  *ebpf.ProgramSpec `ebpf:"mark"`
-	Order *ebpf.ProgramSpec `ebpf:"order"`
+	Acknowledged *ebpf.ProgramSpec `ebpf:"acknowledged"`
+	Mark         *ebpf.ProgramSpec `ebpf:"mark"`
+	Order        *ebpf.ProgramSpec `ebpf:"order"`
 }
 
 // orderMapSpecs contains maps before they are loaded into the kernel.
@@ -129,6 +136,7 @@ type orderMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type orderVariableSpecs struct {
 	GapNs         *ebpf.VariableSpec `ebpf:"gap_ns"`
+	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	TickNs        *ebpf.VariableSpec `ebpf:"tick_ns"`
 	UnusedCounter *ebpf.VariableSpec `ebpf:"unused_counter"`
 }
@@ -179,6 +187,7 @@ func (m *orderMaps) Close() error {
 // It can be passed to loadOrderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type orderVariables struct {
 	GapNs         *ebpf.Variable `ebpf:"gap_ns"`
+	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	TickNs        *ebpf.Variable `ebpf:"tick_ns"`
 	UnusedCounter *ebpf.Variable `ebpf:"unused_counter"`
 }
@@ -187,12 +196,14 @@ type orderVariables struct {
 //
 // It can be passed to loadOrderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type orderPrograms struct {
-	Mark  *ebpf.Program `ebpf:"mark"`
-	Order *ebpf.Program `ebpf:"order"`
+	Acknowledged *ebpf.Program `ebpf:"acknowledged"`
+	Mark         *ebpf.Program `ebpf:"mark"`
+	Order        *ebpf.Program `ebpf:"order"`
 }
 
 func (p *orderPrograms) Close() error {
 	return _OrderClose(
+		p.Acknowledged,
 		p.Mark,
 		p.Order,
 	)

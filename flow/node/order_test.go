@@ -36,10 +36,15 @@ func pinsOf(t testing.TB) string {
 // openOrder loads the program without attaching it.
 func openOrder(t testing.TB, thresholds flow.Thresholds) *orderObjects {
 	t.Helper()
+	return openOrderIdle(t, thresholds, 0)
+}
+
+func openOrderIdle(t testing.TB, thresholds flow.Thresholds, idle time.Duration) *orderObjects {
+	t.Helper()
 	if err := missing(); err != nil {
 		t.Skipf("no BPF here: %v", err)
 	}
-	o := OrderOptions{Uplink: "none", Rate: 1e9, Thresholds: thresholds, Pins: pinsOf(t)}
+	o := OrderOptions{Uplink: "none", Rate: 1e9, Thresholds: thresholds, Pins: pinsOf(t), idle: idle}
 	require.NoError(t, o.fill())
 	_, err := makePins(o.Pins)
 	require.NoError(t, err)
@@ -129,23 +134,6 @@ func TestOrderChanges(t *testing.T) {
 	require.Greater(t, id, before.Id)
 }
 
-// A flow that was silent for the gap begins again in the first band.
-func TestOrderGap(t *testing.T) {
-	o := openOrder(t, flow.Thresholds{100})
-	require.Equal(t, 0, bandOf(t, o, data4(ack, 1000)))
-	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
-	var k orderKey
-	var p orderProgress
-	all := o.Flows.Iterate()
-	require.True(t, all.Next(&k, &p))
-	p.Last -= uint64(DefaultGap) + 1
-	require.NoError(t, o.Flows.Put(&k, &p))
-	require.Equal(t, 0, bandOf(t, o, data4(ack, 1)))
-	// Another processor has stored a later time: that is no gap.
-	require.NoError(t, o.Flows.Put(&k, &orderProgress{Bytes: 1000, Last: p.Last + uint64(time.Hour)}))
-	require.Equal(t, 1, bandOf(t, o, data4(ack, 1)))
-}
-
 // Two processors that send one flow count all of it, where both see its first packet at once too.
 func TestOrderTwoProcessors(t *testing.T) {
 	o := openOrder(t, flow.Thresholds{100})
@@ -169,10 +157,12 @@ func TestOrderOnlySetsPriority(t *testing.T) {
 	require.NoError(t, err)
 	reads := map[asm.BuiltinFunc]bool{asm.FnMapLookupElem: true, asm.FnMapUpdateElem: true, asm.FnJiffies64: true, asm.FnSkbLoadBytes: true}
 	calls := 0
-	for _, in := range spec.Programs["order"].Instructions {
-		if in.IsBuiltinCall() {
-			calls++
-			require.True(t, reads[asm.BuiltinFunc(in.Constant)], "%v", in)
+	for _, name := range []string{"order", "acknowledged"} {
+		for _, in := range spec.Programs[name].Instructions {
+			if in.IsBuiltinCall() {
+				calls++
+				require.True(t, reads[asm.BuiltinFunc(in.Constant)], "%s: %v", name, in)
+			}
 		}
 	}
 	require.NotZero(t, calls)
@@ -180,7 +170,7 @@ func TestOrderOnlySetsPriority(t *testing.T) {
 
 // CPU time, since the machine may be busy with other things. The flow is beyond the first band, where hints count.
 func BenchmarkOrder(b *testing.B) {
-	for name, h := range map[string]flow.Hints{"none": nil, "hint": hintOf("10.0.0.1", 80, 1e9), "scope": nil, "dscp that is there": nil} {
+	for name, h := range map[string]flow.Hints{"none": nil, "hint": hintOf("10.0.0.1", 80, 1e9), "scope": nil, "dscp that is there": nil, "acknowledgement": nil} {
 		b.Run(name, func(b *testing.B) {
 			o := openOrder(b, flow.Thresholds{100_000, 1_000_000, 10_000_000})
 			hint(b, o, h)
@@ -191,9 +181,11 @@ func BenchmarkOrder(b *testing.B) {
 			case "dscp that is there": // as it is from the second time on
 				setDSCP(b, o, flow.Thresholds{100_000, 1_000_000, 10_000_000})
 				program = o.Mark
+			case "acknowledgement":
+				p, program = reply(0, 1), o.Acknowledged
 			}
 			for range 100 {
-				bandOf(b, o, p)
+				bandOf(b, o, data4(ack, 1448))
 			}
 			b.ResetTimer()
 			before := cputime.Process()
@@ -218,7 +210,7 @@ func TestOrderOnUplink(t *testing.T) {
 		_, err = ReadOrder(pins)
 		require.ErrorIs(t, err, ErrNoOrder)
 		turnOn(t, o)
-		require.Equal(t, 1, programs(t, up.Attrs().Index), "nothing but the pin holds it")
+		require.Equal(t, 2, programs(t, up.Attrs().Index), "nothing but the pins holds them")
 
 		send := func(size int64) {
 			_, err := nodetest.Exchange(bed.Pod1, nodetest.AddressPeer+":9000", size, 1)
@@ -248,7 +240,7 @@ func TestOrderOnUplink(t *testing.T) {
 		was := s.Bands[2].Bytes
 		o.Thresholds, o.Rate, o.Floor = flow.Thresholds{2_000_000}, 100e6, .01
 		turnOn(t, o)
-		require.Equal(t, 1, programs(t, up.Attrs().Index))
+		require.Equal(t, 2, programs(t, up.Attrs().Index))
 		send(1_000_000)
 		s, err = ReadOrder(pins)
 		require.NoError(t, err)
@@ -434,6 +426,7 @@ func TestOrderRefuses(t *testing.T) {
 		"rate: 0 bit/s":            func(o *OrderOptions) { o.Rate = 0 },
 		"floor: 0.2 of the rate":   func(o *OrderOptions) { o.Floor = .2 },
 		"gap: 19ms":                func(o *OrderOptions) { o.Gap = 19 * time.Millisecond },
+		"gap: 1h0m0.001s":          func(o *OrderOptions) { o.Gap = time.Hour + time.Millisecond },
 		"flows: -1":                func(o *OrderOptions) { o.Flows = -1 },
 		"thresholds: none":         func(o *OrderOptions) { o.Thresholds = nil },
 		"threshold 2: 1k is equal": func(o *OrderOptions) { o.Thresholds = flow.Thresholds{1000, 1000} },

@@ -5,6 +5,7 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
+typedef int s32;
 typedef long long s64;
 
 #define SEC(name) __attribute__((section(name), used))
@@ -39,6 +40,22 @@ struct key {
 	u8 protocol, pad[3];
 };
 
+// Set before a program is loaded.
+volatile const u64 gap_ns = 20000000ULL;
+volatile const u64 idle_ns = 1000000000ULL;
+
+// The TCP fields are zero in UDP.
+struct segment {
+	u32 payload, sequence, acknowledged;
+	u8 flags;
+};
+
+// A tail is the end of a flow's payload, as sequence number, and how much of it the other side has acknowledged.
+struct tail {
+	u64 heard; // time of the last acknowledgement of more
+	u32 end, acknowledged;
+};
+
 enum counter { CREATED, OPENED, LOST, UNKEPT, OTHER, CUT, FRAGMENT, HINTED, OUTSIDE, MARKED, COUNTERS };
 
 struct {
@@ -65,6 +82,40 @@ enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 enum { IPV4 = 0x0800, IPV6 = 0x86dd, VLAN = 0x8100, QINQ = 0x88a8 };
 enum { TCP = 6, UDP = 17, HOP = 0, ROUTING = 43, FRAGMENTED = 44, AUTH = 51, OPTIONS = 60 };
 
+// start makes nothing of a flow acknowledged.
+inline_always void start(struct tail *t, const struct segment *g) {
+	t->end = g->sequence;
+	t->acknowledged = g->sequence - 1;
+}
+
+// extend moves the end behind a segment; one that is sent again leaves it.
+inline_always void extend(struct tail *t, const struct segment *g) {
+	u32 end = g->sequence + g->payload;
+	if ((s32)(end - t->end) > 0)
+		t->end = end;
+}
+
+// acknowledge takes the acknowledgement of the other side's segment. Late ones change nothing.
+inline_always void acknowledge(struct tail *t, const struct segment *g, u64 now) {
+	if ((s32)(g->acknowledged - t->acknowledged) > 0) {
+		t->acknowledged = g->acknowledged;
+		t->heard = now;
+	}
+}
+
+// over reports whether a silence has ended the flow's message: for gap_ns after all of it was acknowledged, or for idle_ns. Packets
+// that wait in a queue are no silence of the sender: a long flow in the last band would begin again in the first.
+inline_always int over(const struct tail *t, u64 last, u64 now) {
+	// Another processor may have stored a later time meanwhile: the differences have a sign.
+	s64 silence = now - last;
+	if (silence <= (s64)gap_ns) // most often
+		return 0;
+	s64 unheard = now - t->heard;
+	if (unheard < silence)
+		silence = unheard;
+	return silence > (s64)idle_ns || (silence > (s64)gap_ns && t->acknowledged == t->end);
+}
+
 // load_near reads words of a packet at a constant: those of its first part, where headers most often are, without a call of the
 // kernel. It has no variable for the place: without CAP_PERFMON the verifier takes no sum of one and a packet's address.
 inline_always long load_near(struct __sk_buff *skb, const u32 at, u32 *to, const u32 words) {
@@ -76,8 +127,8 @@ inline_always long load_near(struct __sk_buff *skb, const u32 at, u32 *to, const
 	return 0;
 }
 
-// parse finds flow, payload and TCP flags of a packet. It returns 0, or the counter of why there is none.
-inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8 *flags) {
+// parse finds flow and segment of a packet. It returns 0, or the counter of why there is none.
+inline_always int parse(struct __sk_buff *skb, struct key *key, struct segment *segment) {
 	u32 first[6], words[10];
 	u8 *type = (u8 *)first, *h = (u8 *)words; // what follows, with its first bytes or zeros: an IPv4 header is read at once
 	u32 at = 14, end;
@@ -145,7 +196,9 @@ inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8
 		u32 header = (h[12] >> 4) * 4;
 		if (header < 20)
 			return CUT;
-		*flags = h[13];
+		segment->flags = h[13];
+		segment->sequence = __builtin_bswap32(words[1]);
+		segment->acknowledged = __builtin_bswap32(words[2]);
 		at += header;
 	} else if (next == UDP) {
 		if (load_bytes(skb, at, h, 8))
@@ -160,6 +213,20 @@ inline_always int parse(struct __sk_buff *skb, struct key *key, u32 *payload, u8
 	key->destination_port = big16(h + 2);
 	key->interface = skb->ifindex;
 	key->protocol = next;
-	*payload = end - at;
+	segment->payload = end - at;
+	return 0;
+}
+
+// answered finds the flow that a packet from the other side acknowledges. It returns 0 where there is one.
+inline_always int answered(struct __sk_buff *skb, struct key *key, struct segment *segment) {
+	struct key from = {};
+	if (parse(skb, &from, segment) || !(segment->flags & ACK))
+		return -1;
+	copy16(key->source, from.destination);
+	copy16(key->destination, from.source);
+	key->source_port = from.destination_port;
+	key->destination_port = from.source_port;
+	key->interface = from.interface;
+	key->protocol = from.protocol;
 	return 0;
 }

@@ -221,7 +221,7 @@ func nothing(t testing.TB, o *Observer) {
 
 // A connection opens, sends, is told of at each step, falls silent, sends again, and closes.
 func TestLifeOfFlow(t *testing.T) {
-	o := open(t, Options{Flows: 1024, Step: 1000, Gap: 50 * time.Millisecond})
+	o := open(t, Options{Flows: 1024, Step: 1000, Idle: 50 * time.Millisecond})
 	run(t, o, data(syn, 0))
 	run(t, o, data(ack, 0))
 	run(t, o, data(ack, 600))
@@ -292,7 +292,7 @@ func TestTwoProcessors(t *testing.T) {
 
 // A flow that sends nothing more is taken from the map.
 func TestSweep(t *testing.T) {
-	o := open(t, Options{Flows: 1024, Gap: 50 * time.Millisecond})
+	o := open(t, Options{Flows: 1024, Idle: 50 * time.Millisecond})
 	run(t, o, data(ack, 600))
 	run(t, o, ethernet(0x0800).ipv4(5, 8+33, 17, 0).udp(33))
 	ended, _, err := o.Sweep()

@@ -16,6 +16,7 @@ import (
 // pins of an order. The link is the last that is made and the first that goes.
 const (
 	pinLink     = "link"
+	pinAcks     = "acks" // link of the program that takes acknowledgements
 	pinFlows    = "flows"
 	pinSettings = "settings"
 	pinCurrent  = "current"
@@ -75,7 +76,7 @@ func lock(pins string) (unlock func(), err error) {
 		return fail(err)
 	}
 	for _, e := range entries {
-		if e.Name() != pinLink && !slices.Contains(pinnedMaps, e.Name()) {
+		if e.Name() != pinLink && e.Name() != pinAcks && !slices.Contains(pinnedMaps, e.Name()) {
 			return fail(fmt.Errorf("it has %s, which is none of an order", e.Name()))
 		}
 	}
@@ -130,10 +131,14 @@ func change(pins, name string, f func(m *ebpf.Map, to settingsMaps, settings ord
 	return f(m, to, settings)
 }
 
-// removePins removes the pins, and the folder too if asked for.
+// removePins detaches the program that takes acknowledgements, and removes the pins, and the folder too if asked for.
 func removePins(pins string, folder bool) error {
 	var errs []error
-	for _, name := range append([]string{pinLink}, pinnedMaps...) {
+	if l, err := link.LoadPinnedLink(filepath.Join(pins, pinAcks), nil); err == nil {
+		_ = l.Detach() // it fails where the interface is gone, and the link with it
+		errs = append(errs, l.Close())
+	}
+	for _, name := range append([]string{pinLink, pinAcks}, pinnedMaps...) {
 		if err := os.Remove(filepath.Join(pins, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -48,9 +48,11 @@ func TestStoresNothing(t *testing.T) {
 	spec, err := loadOrder()
 	require.NoError(t, err)
 	onlyReads(t, spec, "order")
+	onlyReads(t, spec, "acknowledged")
 	spec, err = loadObserve()
 	require.NoError(t, err)
 	onlyReads(t, spec, "observe")
+	onlyReads(t, spec, "acknowledged")
 	require.NoError(t, stores(ebpf.SchedCLS), "where it may")
 	require.ErrorContains(t, stores(ebpf.LWTOut), "cannot write into packet")
 }

@@ -227,7 +227,7 @@ func TestKilled(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal([]byte("watching"), text), "%s", text)
 		for _, i := range list {
-			require.Equal(t, 1, programs(t, i.Index), i.Name)
+			require.Equal(t, 2, programs(t, i.Index), i.Name)
 		}
 		require.NoError(t, child.Process.Kill())
 		require.Error(t, child.Wait())

@@ -105,7 +105,7 @@ func (c *Comparison) data() sheet.Data {
 	s := &c.Setting
 	part := sheet.DataPart{Name: s.Sizes, Rows: []sheet.DataRow{}, Inputs: map[string]string{
 		"sizes":   s.Digest,
-		"setting": fmt.Sprintf("load %g, rate %s, hosts %d, exact %t, %d flows, %d of them warm-up", s.Load, flow.FormatAmount(s.Rate), s.Hosts, s.Exact, s.Flows, s.WarmUp),
+		"setting": fmt.Sprintf("load %g, rate %s, hosts %d, exact %t, %d flows%s, %d of them warm-up", s.Load, flow.FormatAmount(s.Rate), s.Hosts, s.Exact, s.Flows, s.carried(), s.WarmUp),
 		"seeds":   strings.Trim(fmt.Sprint(c.Seeds), "[]"),
 	}}
 	for i := range c.Policies {

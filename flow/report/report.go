@@ -39,7 +39,10 @@ type Setting struct {
 	Hosts  int     `json:"hosts"` // 0 = one link
 	Exact  bool    `json:"exact"`
 	Flows  int     `json:"flows"` // of each seed
-	WarmUp int     `json:"warm_up_flows"`
+	// Connections carry the flows, and a silence of Gap seconds ends what one has sent; 0 = one for each flow.
+	Connections int     `json:"connections,omitempty"`
+	Gap         float64 `json:"gap_seconds,omitempty"`
+	WarmUp      int     `json:"warm_up_flows"`
 }
 
 // A Policy is one order of flows with its runs.
@@ -236,7 +239,15 @@ func (c *Comparison) about() string {
 		low, high = min(low, float64(l)), max(high, float64(l))
 	}
 	return fmt.Sprintf("%s, mean %s bytes, load %g (realised %.3f to %.3f) on %s; %d flows and %s, the first %d flows not counted",
-		s.Sizes, digits(Number(s.Mean)), s.Load, low, high, where, s.Flows, seeds(len(c.Seeds)), s.WarmUp)
+		s.Sizes, digits(Number(s.Mean)), s.Load, low, high, where+s.carried(), s.Flows, seeds(len(c.Seeds)), s.WarmUp)
+}
+
+// carried says which connections carry the flows.
+func (s *Setting) carried() string {
+	if s.Connections == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" over %d connections, whose messages a silence of %g s ends", s.Connections, s.Gap)
 }
 
 func seeds(n int) string {

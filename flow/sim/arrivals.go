@@ -9,11 +9,14 @@ import (
 )
 
 // A Flow arrives At a time, after those before it, and has Size bytes, above 0. Hint is the
-// band of its estimated size, from 0; 0 says nothing. Src and Dst are hosts of a fabric.
+// band of its estimated size, from 0; 0 says nothing. Src and Dst are hosts of a fabric. Flows of one Connection are its messages;
+// where it is 0, the flow has one of its own.
 type Flow struct {
 	At, Size float64
 	Src, Dst uint16
-	Hint     uint8
+	// Connection and Hint fill what alignment leaves.
+	Connection uint16
+	Hint       uint8
 }
 
 // A Traffic makes Poisson arrivals.
@@ -22,6 +25,8 @@ type Traffic struct {
 	Load  float64 // share of the rate of every link, payload alone
 	Rate  float64 // bits per second of a link
 	Hosts int     // of a fabric; every host sends to every other as often. 0 = one link
+	// Connections of the link carry the flows, each as often. 0 = one of its own for each flow.
+	Connections uint16
 }
 
 // streams of a seed: what one of them draws never depends on the others.
@@ -31,6 +36,7 @@ const (
 	streamPairs
 	streamHints
 	streamWrong
+	streamConnections
 )
 
 // Generate returns the first n arrivals of a seed. Sizes are at least one byte.
@@ -45,6 +51,12 @@ func (t *Traffic) Generate(n int, seed uint64) []Flow {
 	for i := range flows {
 		at += gap * times.ExpFloat64()
 		flows[i] = Flow{At: at, Size: max(1, t.Sizes.Quantile(sizes.Float64()))}
+	}
+	if t.Connections > 0 {
+		connections := rand.New(rand.NewPCG(seed, streamConnections))
+		for i := range flows {
+			flows[i].Connection = uint16(1 + connections.IntN(int(t.Connections)))
+		}
 	}
 	if t.Hosts > 0 {
 		pairs := rand.New(rand.NewPCG(seed, streamPairs))

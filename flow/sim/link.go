@@ -9,12 +9,14 @@ import (
 
 // A Link serves flows at a rate. It may be used again, by one goroutine at a time.
 type Link struct {
+	Gap   float64 // seconds: so long a silence ends what a connection has sent
 	rate  float64 // bytes per second
 	bands [flow.MostBands]band
 	queue heap
 	stack []group
 	spare []heap
 	young []entry
+	conns []connection
 }
 
 // A band shares the link evenly among its flows while the bands before it are empty. Its
@@ -38,7 +40,7 @@ func leaves(id int, final bool) int32 {
 }
 
 // Bands writes to fct how long each flow takes, in seconds. With no thresholds it is fair
-// sharing. Hints count after the first band.
+// sharing. Hints count after the first band. The bytes of a connection's flows count together until it is silent for Gap.
 func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 	// Time is counted in bytes that the link could have served.
 	c, perByte := l.rate, 1/l.rate
@@ -55,6 +57,7 @@ func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 	}
 	busy := uint(0) // a bit for each band with flows
 	now := 0.
+	before := l.connect(flows, thresholds) // bytes that a flow's connection has sent, nil = none
 	enter := func(id int, b int, sent float64) {
 		q := &l.bands[b]
 		if len(q.heap) == 0 {
@@ -62,6 +65,9 @@ func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 			busy |= 1 << b
 		}
 		size := flows[id].Size
+		if before != nil {
+			size += before[id]
+		}
 		q.heap.push(entry{q.time + (min(size, edge[b]) - sent), leaves(id, size <= edge[b])})
 	}
 	deeper := func(id int, b int) int { return min(max(b+1, int(flows[id].Hint)), last) }
@@ -89,6 +95,9 @@ func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 			}
 			if id >= 0 {
 				fct[id] = now*perByte - flows[id].At
+				if before != nil {
+					l.conns[flows[id].Connection].end(now * perByte)
+				}
 			} else {
 				enter(int(^id), deeper(int(^id), b), edge[b])
 			}
@@ -102,6 +111,16 @@ func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 		next = math.Inf(1)
 		if i < len(flows) {
 			next = flows[i].At * c
+		}
+		if before != nil {
+			sent := l.conns[flows[id].Connection].begin(&flows[id], l.Gap)
+			before[id] = sent
+			b := thresholds.Band(int64(sent))
+			if b > 0 {
+				b = deeper(id, b-1)
+			}
+			enter(id, b, sent)
+			continue
 		}
 		if own := min(size, first); busy&1 == 0 && now+own <= next {
 			// Alone in the first band until it leaves it.

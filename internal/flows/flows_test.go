@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,17 +74,20 @@ func TestPolicies(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for want, change := range map[string]func(s *Simulation){
-		"--load 1: want less than 1, or --overload":           func(s *Simulation) { s.Load = 1 },
-		"--load NaN: want a number from .001 on":              func(s *Simulation) { s.Load = math.NaN() },
-		"--load 0: want a number from .001 on":                func(s *Simulation) { s.Load = 0 },
-		"--load 1e-300: want a number from .001 on":           func(s *Simulation) { s.Load = 1e-300 },
-		"--load 11: want at most 10":                          func(s *Simulation) { s.Load, s.Overload = 11, true },
-		"--rate 1: want 1k to 1000T":                          func(s *Simulation) { s.Rate = 1 },
-		"--hosts 1: want 2 to 10000":                          func(s *Simulation) { s.Hosts = 1 },
-		"--exact: needs --hosts":                              func(s *Simulation) { s.Exact = true },
-		"--exact does not simulate srpt: it has fair, bands,": func(s *Simulation) { s.Exact, s.Hosts = true, 4 },
-		"--flows 10: want 100 to":                             func(s *Simulation) { s.Flows = 10 },
-		"--seeds 0 --workers 2":                               func(s *Simulation) { s.Seeds = 0 },
+		"--load 1: want less than 1, or --overload":            func(s *Simulation) { s.Load = 1 },
+		"--load NaN: want a number from .001 on":               func(s *Simulation) { s.Load = math.NaN() },
+		"--load 0: want a number from .001 on":                 func(s *Simulation) { s.Load = 0 },
+		"--load 1e-300: want a number from .001 on":            func(s *Simulation) { s.Load = 1e-300 },
+		"--load 11: want at most 10":                           func(s *Simulation) { s.Load, s.Overload = 11, true },
+		"--rate 1: want 1k to 1000T":                           func(s *Simulation) { s.Rate = 1 },
+		"--hosts 1: want 2 to 10000":                           func(s *Simulation) { s.Hosts = 1 },
+		"--exact: needs --hosts":                               func(s *Simulation) { s.Exact = true },
+		"--exact does not simulate srpt: it has fair, bands,":  func(s *Simulation) { s.Exact, s.Hosts = true, 4 },
+		"--flows 10: want 100 to":                              func(s *Simulation) { s.Flows = 10 },
+		"--connections 65536: want 0 to 65535, and no --hosts": func(s *Simulation) { s.Connections = 65536 },
+		"--connections 9: want 0 to 65535, and no --hosts":     func(s *Simulation) { s.Connections, s.Hosts = 9, 4 },
+		"--gap 2h0m0s: want 0 to 1h":                           func(s *Simulation) { s.Gap = 2 * time.Hour },
+		"--seeds 0 --workers 2":                                func(s *Simulation) { s.Seeds = 0 },
 	} {
 		s := simulation(t, "fair", "srpt")
 		change(s)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/report"
@@ -23,12 +24,15 @@ type Simulation struct {
 	Rate     float64 // bits per second
 	Hosts    int     // 0 = one link
 	Exact    bool
-	Flows    int // of each seed
-	Seed     uint64
-	Seeds    int
-	Policies []Policy
-	Workers  int
-	Done     func() // after each simulation; may be nil
+	// Connections carry the flows of a link, and a silence of Gap ends what one has sent; 0 = one for each flow.
+	Connections int
+	Gap         time.Duration
+	Flows       int // of each seed
+	Seed        uint64
+	Seeds       int
+	Policies    []Policy
+	Workers     int
+	Done        func() // after each simulation; may be nil
 }
 
 // WarmUp is the share of the flows, at the beginning, that does not count.
@@ -55,6 +59,10 @@ func (s *Simulation) Check() error {
 		return fmt.Errorf("--hosts %d: want 2 to %d, or 0 for one link", s.Hosts, MostHosts)
 	case s.Exact && s.Hosts == 0:
 		return fmt.Errorf("--exact: needs --hosts; one link is always exact")
+	case s.Connections < 0 || s.Connections > math.MaxUint16 || s.Connections > 0 && s.Hosts > 0:
+		return fmt.Errorf("--connections %d: want 0 to %d, and no --hosts", s.Connections, math.MaxUint16)
+	case s.Gap < 0 || s.Gap > time.Hour:
+		return fmt.Errorf("--gap %v: want 0 to 1h", s.Gap)
 	case s.Flows < 100 || s.Flows > MostFlows:
 		return fmt.Errorf("--flows %d: want 100 to %d", s.Flows, MostFlows)
 	case s.Seeds < 1 || s.Seeds > 1000 || s.Workers < 1:
@@ -136,7 +144,10 @@ func (s *Simulation) Run(ctx context.Context) (*report.Comparison, error) {
 		Sizes: s.Sizes.Name, Digest: s.Digest, Mean: s.Sizes.Mean(), Load: s.Load, Rate: s.Rate, Hosts: s.Hosts, Exact: s.Exact,
 		Flows: s.Flows, WarmUp: int(WarmUp * float64(s.Flows)),
 	}}
-	traffic := sim.Traffic{Sizes: s.Sizes, Load: s.Load, Rate: s.Rate, Hosts: s.Hosts}
+	if s.Connections > 0 {
+		c.Setting.Connections, c.Setting.Gap = s.Connections, s.Gap.Seconds()
+	}
+	traffic := sim.Traffic{Sizes: s.Sizes, Load: s.Load, Rate: s.Rate, Hosts: s.Hosts, Connections: uint16(s.Connections)}
 	results := make([][][4]sim.Class, len(policies))
 	for i := range results {
 		results[i] = make([][4]sim.Class, s.Seeds)
@@ -189,7 +200,9 @@ func (s *Simulation) simulate(p *Policy, flows []sim.Flow, seed uint64) []float6
 	case s.Hosts > 0:
 		fabric.Decomposed(flows, p.discipline(), s.Workers, fct)
 	default:
-		p.discipline()(sim.NewLink(s.Rate), flows, fct)
+		link := sim.NewLink(s.Rate)
+		link.Gap = s.Gap.Seconds()
+		p.discipline()(link, flows, fct)
 	}
 	return fct
 }

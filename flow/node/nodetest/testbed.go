@@ -13,14 +13,12 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 )
 
 // A Testbed is two pods, a node that forwards for them, and a peer behind its uplink, each a network namespace.
@@ -170,12 +168,6 @@ func Exchange(ns netns.NsHandle, server string, send, get int64) (netip.AddrPort
 // Timed sends bytes to a server with cubic, and returns the time from the beginning of the connection to its answer
 // of one byte, which comes when all have arrived.
 func Timed(ns netns.NsHandle, now func() time.Time, server string, send int64) (time.Duration, error) {
-	cubic := func(_, _ string, c syscall.RawConn) error {
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic")
-		}), err)
-	}
 	_, took, err := exchange(ns, &net.Dialer{Timeout: time.Minute, Control: cubic}, now, server, send, 1, 5*time.Minute)
 	return took, err
 }
