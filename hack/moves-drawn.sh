@@ -16,20 +16,20 @@ status=0
 SIGMA_MOVES=$dir/still SIGMA_MOVES_OUT=$dir/still.txt hack/e2e.sh -timeout=12h -run '^TestDrawnMoves$' || status=1
 SIGMA_MOVES=$dir/changing SIGMA_MOVES_OUT=$dir/changing.txt SIGMA_MOVES_CHANGE=1 hack/e2e.sh -timeout=12h -run '^TestDrawnMoves$' || status=1
 sum() {
-	awk -v name="$2" '{ n++; for (i = 2; i <= 6; i++) s[i] += $i; if ($7 > most) most = $7; late += $8 }
-		END { printf "| %s | %d | %d | %d | %d | %d | %d | %.1f | %d |\n", name, n, s[2], s[6], s[3], s[4], s[5], most, late }' "$dir/$1.txt"
+	awk -v name="$2" '{ n++; for (i = 2; i <= 5; i++) s[i] += $i; if ($6 > most) most = $6; late += $7 }
+		END { printf "| %s | %d | %d | %d | %d | %d | %.1f | %d |\n", name, n, s[2], s[3], s[4], s[5], most, late }' "$dir/$1.txt"
 }
 {
 	cat <<'TEXT'
 # Moves of generated pods on a real control plane
 
 The clusters of the [oracle of constraints](oracle-constraints.md): 5 to 40 nodes; their ReplicaSets are Deployments of twice as many pods, without claims. `sigma-scheduler` places them, a third of the
-pods is taken away, and one plan of a Rebalance in mode Auto is carried out. Then pods arrive one by one that are larger than the largest room. A watch looks at each waiting pod ten times a second; a
+pods is taken away, and one plan of a Rebalance in mode Auto is carried out. A watch looks at each waiting pod ten times a second; a
 replacement is late after ten seconds without a node. In the second row labels and taints of nodes and labels of namespaces change every three seconds during the Rebalance; the wait of a replacement counts there
 if nothing changed from a second before it.
 
-| | clusters | moved by Rebalances | by make-room | nodes freed | given up | of these by a filter before an eviction | longest wait, s | late |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|
+| | clusters | moved | nodes freed | given up | of these by a filter before an eviction | longest wait, s | late |
+|---|---:|---:|---:|---:|---:|---:|---:|
 TEXT
 	sum still 'nothing changes'
 	sum changing 'labels, taints and namespaces change'

@@ -17,13 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
-	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // startTime is how long the replacement of a moved pod may wait.
@@ -50,8 +48,7 @@ type landings struct {
 	late    []string
 }
 
-// TestDrawnMoves moves pods of generated clusters, by a Rebalance in mode Auto and by make-room: no replacement waits longer than the
-// start time. With SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change meanwhile. SIGMA_MOVES names the folder of the clusters;
+// TestDrawnMoves moves pods of generated clusters by a Rebalance in mode Auto: no replacement waits longer than the start time. With SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change meanwhile. SIGMA_MOVES names the folder of the clusters;
 // a line of each is written to SIGMA_MOVES_OUT.
 func TestDrawnMoves(t *testing.T) {
 	folder := os.Getenv("SIGMA_MOVES")
@@ -76,7 +73,6 @@ func moveAll(t *testing.T, of *drawn) {
 	l := &landings{T: t, c: e2e.Shared(t), since: map[types.UID]time.Time{}}
 	installSigma(t, l.c)
 	grant(t, l.c, "rebalance")
-	grantRepair(t, l.c)
 	applyPolicy(t, l.c, "general-k0", "general")
 	l.s = l.c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+filepath.Join(t.TempDir(), "decisions.jsonl")))
 	l.build(of)
@@ -87,20 +83,16 @@ func moveAll(t *testing.T, of *drawn) {
 		watching.Go(func() { l.change(done) })
 	}
 	r := l.rebalance()
-	rooms := 0.
-	if os.Getenv("SIGMA_MOVES_CHANGE") == "" {
-		rooms = l.makeRoom()
-	}
 	close(done)
 	watching.Wait()
 	events := l.c.Kubectl(t, "", "get", "events", "-A", "--field-selector=reason=GivenUp", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
 	unfit := strings.Count(events, "does not fit on node")
-	t.Logf("%d moved, %d freed, %d given up (%d by a filter), %.0f by make-room, longest wait %v\n%s",
-		r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, rooms, l.longest, events)
+	t.Logf("%d moved, %d freed, %d given up (%d by a filter), longest wait %v\n%s",
+		r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, l.longest, events)
 	if path := os.Getenv("SIGMA_MOVES_OUT"); path != "" {
 		out, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		require.NoError(t, err)
-		_, err = fmt.Fprintf(out, "%s %d %d %d %d %.0f %.1f %d\n", filepath.Base(t.Name()), r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, rooms, l.longest.Seconds(), len(l.late))
+		_, err = fmt.Fprintf(out, "%s %d %d %d %d %.1f %d\n", filepath.Base(t.Name()), r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, l.longest.Seconds(), len(l.late))
 		require.NoError(t, err)
 		require.NoError(t, out.Close())
 	}
@@ -246,36 +238,4 @@ func (l *landings) rebalance() (r v1alpha1.Rebalance) {
 		return fmt.Sprint(i), i < 0
 	})
 	return r
-}
-
-// makeRoom has pods come that are larger than the largest room, one after the other. It returns how many pods were moved for them.
-func (l *landings) makeRoom() float64 {
-	l.c.Kubectl(l.T, "", "patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"repair":{"mode":"Enabled","movesPerHour":1000,"maxMoves":8,"minReplicas":1}}}`)
-	moved := func() float64 { return l.s.Metric(l, "sigma_repair_moves_total", `outcome="done"`) }
-	begin := moved()
-	for i := range 6 {
-		most := int64(0)
-		for _, n := range l.c.Nodes() {
-			free := n.Status.Allocatable.Cpu().MilliValue()
-			for _, p := range l.c.Pods("") {
-				if p.Spec.NodeName == n.Name {
-					free -= podspec.Demand(p)["cpu"]
-				}
-			}
-			if len(n.Spec.Taints) == 0 && !n.Spec.Unschedulable {
-				most = max(most, free)
-			}
-		}
-		large := e2e.Pod("default", fmt.Sprintf("large-%d", i), "1", "64Mi")
-		large.Spec.Containers[0].Resources.Requests["cpu"] = *resource.NewMilliQuantity(most+50, resource.DecimalSI)
-		l.c.CreatePods(l.T, large)
-		for wait := time.Now(); time.Since(wait) < 20*time.Second; time.Sleep(200 * time.Millisecond) {
-			if slices.ContainsFunc(l.c.Pods("default"), func(p *v1.Pod) bool { return p.Name == large.Name && p.Spec.NodeName != "" }) {
-				break
-			}
-		}
-		l.c.Kubectl(l.T, "", "delete", "pod", "-n", "default", large.Name, "--force")
-	}
-	l.Logf("%.0f searches, %.0f chains", l.s.Metric(l, "sigma_repair_search_duration_seconds_count"), l.s.Metric(l, "sigma_repair_chains_begun_total"))
-	return moved() - begin
 }
