@@ -292,7 +292,7 @@ browser: ## the reports in a headless Chromium, if there is one
 
 .PHONY: demo
 demo: ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
-	hack/demo.sh
+	@go run ./cmd/sigma-records cpu hack/demo.sh
 
 .PHONY: golden
 golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it
