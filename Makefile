@@ -186,6 +186,10 @@ gate-transparent: ## 10^5 drawn requests with the gate and without, byte by byte
 gate-leavers: ## 10^4 random schedules of callers that leave a server that works on: writes docs/results/gate-leavers.md (3 CPU-minutes)
 	@hack/gate-leavers.sh
 
+.PHONY: manifest-table
+manifest-table: ## what a plan makes of public manifests, of Go modules or MANIFESTS='NAME=FOLDER …': writes docs/results/manifests.md (15 CPU-seconds)
+	@hack/manifest-table.sh
+
 .PHONY: egress-records
 egress-records: ## what counting egress is worth on 20 generated clusters: writes docs/results/egress.md (2 CPU-minutes)
 	@hack/egress-records.sh
