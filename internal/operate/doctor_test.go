@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"maps"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -44,9 +45,7 @@ func TestExamine(t *testing.T) {
 				nodes:   `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"n"}}]}`,
 				pods:    `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`,
 			}}
-			for of, answer := range c.answers {
-				api.answers[of] = answer
-			}
+			maps.Copy(api.answers, c.answers)
 			httpServer := httptest.NewServer(api)
 			defer httpServer.Close()
 			cluster, err := New(&rest.Config{Host: httpServer.URL}, "sigma-system", time.Minute)

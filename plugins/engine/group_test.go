@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,8 @@ func TestReservedAgain(t *testing.T) {
 			l.Reserve(p, node, v)
 			made = append(made, v)
 		}
-		for i := len(pods) - 1; i >= 0; i-- {
-			l.BindFailed(pods[i])
+		for _, p := range slices.Backward(pods) {
+			l.BindFailed(p)
 		}
 		return made
 	}

@@ -41,10 +41,10 @@ import (
 )
 
 // configured reads a configuration with one profile as kube-scheduler does.
-func configured(t *testing.T, profile string) *schedulerconfig.KubeSchedulerConfiguration {
+func configured(t *testing.T, text string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- " + profile + "\n"
+	text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- " + text + "\n"
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	c, err := options.LoadConfigFromFile(klog.Background(), file)
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func (b askedSigma) Bind(ctx context.Context, state fwk.CycleState, p *v1.Pod, n
 
 // bindersOf runs the Bind plugins of a profile on one pod, and gives those that were
 // asked. The one named binds the pod, if it is asked, the others of X and Z leave it.
-func bindersOf(t *testing.T, profile *schedulerconfig.KubeSchedulerProfile, binds string) []string {
+func bindersOf(t *testing.T, by *schedulerconfig.KubeSchedulerProfile, binds string) []string {
 	t.Helper()
 	var asked []string
 	client := fake.NewClientset(pod("web-1", "web").Obj())
@@ -192,7 +192,7 @@ func bindersOf(t *testing.T, profile *schedulerconfig.KubeSchedulerProfile, bind
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	shared := informers.NewSharedInformerFactory(client, 0)
-	f, err := frameworkruntime.NewFramework(ctx, registry, profile,
+	f, err := frameworkruntime.NewFramework(ctx, registry, by,
 		frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(shared),
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}), frameworkruntime.WithSnapshotSharedLister(internalcache.NewEmptySnapshot()))
 	require.NoError(t, err)
