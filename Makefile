@@ -67,8 +67,12 @@ lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills
 	LINT_DIR='$(CURDIR)/hack/concurrency' hack/lint/run.sh
 
 .PHONY: vuln
-vuln: ## known vulnerabilities in what this tree reaches; not in the gate, since it needs the database (vuln.go.dev, or VULNDB=URL)
+vuln: ## known vulnerabilities in what this tree reaches; not in the gate, since it needs the database (vuln.go.dev; VULNDB=URL, or =vulndb.zip for a file of it)
 	hack/vuln/run.sh
+
+.PHONY: vuln-test
+vuln-test: ## `make vuln` finds a vulnerability in a database of files, by path and by URL (45 CPU-seconds)
+	cd hack/vuln && go test -count=1 ./...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target in turn, FUZZTIME=60s in all; WITHOUT=k8s.io: none of packages that import it
@@ -186,6 +190,10 @@ gate-transparent: ## 10^5 drawn requests with the gate and without, byte by byte
 gate-leavers: ## 10^4 random schedules of callers that leave a server that works on: writes docs/results/gate-leavers.md (3 CPU-minutes)
 	@hack/gate-leavers.sh
 
+.PHONY: manifest-table
+manifest-table: ## what a plan makes of public manifests, of Go modules or MANIFESTS='NAME=FOLDER …': writes docs/results/manifests.md (15 CPU-seconds)
+	@hack/manifest-table.sh
+
 .PHONY: egress-records
 egress-records: ## what counting egress is worth on 20 generated clusters: writes docs/results/egress.md (2 CPU-minutes)
 	@hack/egress-records.sh
@@ -296,7 +304,7 @@ browser: ## the reports in a headless Chromium, if there is one
 
 .PHONY: demo
 demo: ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
-	hack/demo.sh
+	@go run ./cmd/sigma-records cpu hack/demo.sh
 
 .PHONY: golden
 golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it

@@ -5,14 +5,13 @@ package binpack_test
 import (
 	"fmt"
 	"math"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // twin is Best Fit (l1) on a fixed fleet of one kind and two dimensions without
@@ -137,7 +136,7 @@ func benchmark(b *testing.B, items []binpack.Item, reset func(), place func(binp
 		place(item)
 	}
 	b.ReportAllocs()
-	placed, before := 0, cpuSeconds()
+	placed, before := 0, cputime.Process()
 	for b.Loop() {
 		reset()
 		for _, item := range items {
@@ -147,15 +146,5 @@ func benchmark(b *testing.B, items []binpack.Item, reset func(), place func(binp
 		}
 	}
 	require.Positive(b, placed)
-	b.ReportMetric(float64(placed)/(cpuSeconds()-before), "placements/cpu-s")
-}
-
-// cpuSeconds is the processor time of this process: on a shared machine the
-// clock on the wall says little.
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+	b.ReportMetric(float64(placed)/(cputime.Process()-before), "placements/cpu-s")
 }

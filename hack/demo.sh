@@ -3,8 +3,8 @@
 # learns from its first day, and its second day judges what that chose. Then the
 # article's instances: policies trained on some, compared on others.
 #
-#   hack/demo.sh                  about two minutes of CPU, besides a cold build
-#   DEMO_BUDGET=ci hack/demo.sh   a few seconds of it
+#   make demo                  about two minutes of CPU, besides a cold build
+#   DEMO_BUDGET=ci make demo   a few seconds of it
 #
 # Everything goes to out/demo, the report to out/report.html.
 set -euo pipefail
@@ -97,9 +97,7 @@ for kind in small large; do
 		--policy "firstfit,$rules,manifests/policy.yaml,$dir/swarm.yaml,$dir/swarm-large.yaml" | tee "$dir/$kind.txt"
 done
 
-# `times` must run in this shell: a subshell has no children yet.
-times >"$dir/times"
-printf '\n%s CPU seconds\n' "$(awk -F '[ms ]+' 'NR == 2 {printf "%.0f", $1 * 60 + $2 + $3 * 60 + $4}' "$dir/times")"
+echo
 echo 'the report on several node sizes is in out/report.html; the others, and the verdicts, are in out/demo'
 if [[ -t 1 && -n ${DISPLAY:-}${WAYLAND_DISPLAY:-} ]] && command -v xdg-open >/dev/null; then
 	xdg-open out/report.html

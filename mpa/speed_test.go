@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/learned"
@@ -92,13 +92,13 @@ func TestSpeed(t *testing.T) {
 			for _, o := range objects {
 				o.look(time.Minute)
 			}
-			begin := cpuSeconds(t)
+			begin := cputime.Process()
 			for _, o := range objects {
 				if d := o.control.Decide(&o.seen); d.Recommended.Source == "" {
 					t.Fatalf("%s was not asked: %s", agent, d.Reason)
 				}
 			}
-			rounds[r] = cpuSeconds(t) - begin
+			rounds[r] = cputime.Process() - begin
 		}
 		s := median(rounds)
 		fmt.Fprintf(out, "| %s | %.3f | %.0f |\n", agent, s, 1000/s)
@@ -110,9 +110,9 @@ func TestSpeed(t *testing.T) {
 	for r := range rounds {
 		for range decisions {
 			o.look(15 * time.Second)
-			begin := cpuSeconds(t)
+			begin := cputime.Process()
 			o.agent.Recommend(&o.seen)
-			rounds[r] += (cpuSeconds(t) - begin) / decisions
+			rounds[r] += (cputime.Process() - begin) / decisions
 		}
 	}
 	s := 1e6 * median(rounds)
@@ -132,11 +132,4 @@ func BenchmarkDecide(b *testing.B) {
 func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
-}
-
-func cpuSeconds(tb testing.TB) float64 {
-	tb.Helper()
-	var ts unix.Timespec
-	require.NoError(tb, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts))
-	return float64(ts.Nano()) / 1e9
 }

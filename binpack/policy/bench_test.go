@@ -9,9 +9,9 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // BenchmarkShipped replays a trace by the model shipped and by the file that it chooses last
@@ -42,10 +42,10 @@ func BenchmarkShipped(b *testing.B) {
 			for round := 0; b.Loop(); round++ {
 				for i := range 2 {
 					which := (i + round) % 2
-					before := packtest.CPUTime(b)
+					before := cputime.Process()
 					_, err := r.Run([]binpack.Policy{whole, file}[which], cerebro.Options{Brief: true})
 					require.NoError(b, err)
-					took[which] += (packtest.CPUTime(b) - before).Seconds()
+					took[which] += cputime.Process() - before
 				}
 			}
 			b.Logf("%s: %d of %d items", chosen.Name, chosen.Items, run.Placed+run.Unplaced)

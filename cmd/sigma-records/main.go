@@ -83,7 +83,7 @@ func (p *program) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	root.PersistentFlags().StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	root.PersistentFlags().StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary())
+	root.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests())
 	return root
 }
 

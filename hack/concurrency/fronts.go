@@ -10,6 +10,8 @@ import (
 	"time"
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 const (
@@ -72,7 +74,7 @@ func measureFronts(ctx context.Context, gate, program string, rounds int) (list 
 
 // through sends requests through a process and returns its seconds of cpu a request.
 func (d *pod) through(ctx context.Context, front *exec.Cmd, address string, rate int) (float64, error) {
-	before, err := processCPU(front.Process.Pid)
+	before, err := cputime.Of(front.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
@@ -85,7 +87,7 @@ func (d *pod) through(ctx context.Context, front *exec.Cmd, address string, rate
 			err = fmt.Errorf("%s: %d %s", address, x.Code, x.Error)
 		}
 	}
-	after, cpu := processCPU(front.Process.Pid)
+	after, cpu := cputime.Of(front.Process.Pid)
 	if err := errors.Join(err, cpu, ctx.Err()); err != nil {
 		return 0, err
 	}

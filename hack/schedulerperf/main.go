@@ -17,7 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // profile is a file in config and a test case in upstream/performance-config.yaml.
@@ -96,11 +97,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		r.print(stdout, b.pods)
 	}
-	seconds, err := spent()
-	if err == nil {
-		fmt.Fprintf(stdout, "\nAll of this took %.0f CPU-minutes.\n", seconds/60)
-	}
-	return err
+	fmt.Fprintf(stdout, "\nAll of this took %.0f CPU-minutes.\n", cputime.All()/60)
+	return nil
 }
 
 // compare measures all profiles in turns.
@@ -143,17 +141,4 @@ func (b *bench) compare(ctx context.Context, nodes, rounds int, progress io.Writ
 type turn struct {
 	name    string
 	profile profile
-}
-
-// spent returns the CPU seconds of this process and its children.
-func spent() (float64, error) {
-	var seconds float64
-	for _, whose := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var usage syscall.Rusage
-		if err := syscall.Getrusage(whose, &usage); err != nil {
-			return 0, err
-		}
-		seconds += time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
-	}
-	return seconds, nil
 }

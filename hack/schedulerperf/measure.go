@@ -156,7 +156,7 @@ func (b *bench) measure(ctx context.Context, store string, p profile) (m measure
 	if err != nil {
 		return m, err
 	}
-	m.podsPerCPUSecond = float64(b.pods) / (after - before).Seconds()
+	m.podsPerCPUSecond = float64(b.pods) / (after - before)
 	m.podsPerSecond = float64(b.pods-1) / elapsed.Seconds()
 
 	if m.nodes, err = b.nodesTaken(ctx, client); err != nil {

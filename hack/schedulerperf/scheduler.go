@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // The lease that schedulers must hold before they schedule.
@@ -127,37 +129,28 @@ func (s *scheduler) read(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
-// cpu returns the process's CPU time, user and system, in steps of 10 ms.
-func (s *scheduler) cpu() (time.Duration, error) {
+// cpu returns the CPU seconds of the process.
+func (s *scheduler) cpu() (float64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	// The name in parentheses may hold anything; state is the first field after it.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if fields[0] == "Z" {
+	if _, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " "); strings.HasPrefix(state, "Z") {
 		return 0, errors.New("no such process any more")
 	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond, nil // USER_HZ is 100 everywhere
+	return cputime.Of(s.command.Process.Pid)
 }
 
-// idle waits until the process has nothing left to do and returns its CPU time.
-func (s *scheduler) idle(ctx context.Context) (time.Duration, error) {
+// idle waits until the process has nothing left to do and returns its CPU seconds.
+func (s *scheduler) idle(ctx context.Context) (float64, error) {
 	last, err := s.cpu()
 	for quiet := 0; err == nil && quiet < 2; {
 		if !pause(ctx, 200*time.Millisecond) {
 			return 0, fmt.Errorf("the scheduler did not become idle: %w", context.Cause(ctx))
 		}
-		var now time.Duration
-		if now, err = s.cpu(); now-last <= 10*time.Millisecond {
+		var now float64
+		if now, err = s.cpu(); now-last <= .01 {
 			quiet++
 		} else {
 			quiet = 0

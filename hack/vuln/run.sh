@@ -6,13 +6,17 @@
 #   hack/vuln/run.sh            all modules (minutes of CPU, some GB)
 #   hack/vuln/run.sh . hack/bump
 #
-# The database is https://vuln.go.dev, or VULNDB: the URL of a mirror, or file:///FOLDER of
-# an unpacked https://vuln.go.dev/vulndb.zip. Exit status 3: there are vulnerabilities. 1:
+# The database is https://vuln.go.dev, or VULNDB: the URL of a mirror, or https://vuln.go.dev/vulndb.zip
+# as a file or unpacked, by its path or as file:///PATH. Exit status 3: there are vulnerabilities. 1:
 # a module was not checked, for want of the database too.
 set -euo pipefail
+database=${VULNDB:-https://vuln.go.dev}
+case $database in
+*://*) ;;
+*) database=file://$(realpath -- "$database") ;;
+esac
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 root=$PWD
-database=${VULNDB:-https://vuln.go.dev}
 
 if (($# == 0)); then
 	set -- .
@@ -23,6 +27,13 @@ fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+if [[ $database == file://* && -f ${database#file://} ]]; then
+	unzip -q "${database#file://}" -d "$scratch/db" || {
+		echo "vuln: NOT CHECKED: $database is neither a folder nor a zip file" >&2
+		exit 1
+	}
+	database=file://$scratch/db
+fi
 (cd hack/vuln && go build -trimpath -o "$scratch/govulncheck" golang.org/x/vuln/cmd/govulncheck)
 
 found=''

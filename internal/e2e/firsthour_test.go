@@ -29,7 +29,7 @@ func TestFirstHour(t *testing.T) {
 	c.WaitRunning(t, "default", pods)
 	page := openPage(t, c, "first-hour.md")
 	require.NoError(t, os.CopyFS(page.dir, os.DirFS(e2e.Program(t, "install")))) // the folder of a release
-	require.Regexp(t, `(?m)^kinds: placement +lacks `, page.run(t, "Minute 0: what does this cluster lack?", 1))
+	require.Regexp(t, `(?m)^kinds: placement +without `, page.run(t, "Minute 0: what does this cluster lack?", 1))
 	require.Regexp(t, `(?m)^current +`, page.run(t, "Minute 5: what would it save?", 1))
 	if folder := os.Getenv("SIGMA_HOUR"); folder != "" {
 		text, err := os.ReadFile(page.dir + "/hour.html")

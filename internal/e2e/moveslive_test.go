@@ -249,7 +249,7 @@ func TestMovesLand(t *testing.T) {
 	l, came := watchLanding(t, c), map[string][]string{}
 	for _, name := range []string{"alone", "in-a-crowd"} {
 		l.begin(c)
-		begun, cpu := time.Now(), s.Metric(t, "process_cpu_seconds_total")
+		begun, cpu := time.Now(), s.CPUSeconds(t)
 		c.Kubectl(t, fmt.Sprintf("{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: %s}, spec: {mode: Auto, moves: %q, movesPerHour: 1000, inFlight: %d, every: 168h}}", name, fmt.Sprint(map[bool]int{true: first, false: moves}[name == "alone"]), atMostAway), "apply", "-f", "-")
 		progress := func() (p v1alpha1.RebalanceProgress, is metav1.Condition) {
 			r := rebalanceOf(t, c, name)
@@ -295,7 +295,7 @@ func TestMovesLand(t *testing.T) {
 		})
 		came[name] = l.replacements()
 		t.Logf("%s: %d pods on %d nodes; %s %d pods moved; at most %d away; %d changes of pods watched, %d of them wrong; %.0f s, %.1f CPU-seconds of the scheduler",
-			name, len(c.Pods("")), size.nodes, is.Message, p.Moved, l.mostAway, l.changes, len(l.broken), time.Since(begun).Seconds(), s.Metric(t, "process_cpu_seconds_total")-cpu)
+			name, len(c.Pods("")), size.nodes, is.Message, p.Moved, l.mostAway, l.changes, len(l.broken), time.Since(begun).Seconds(), s.CPUSeconds(t)-cpu)
 		require.Positive(t, p.Moved)
 		require.Len(t, came[name], l.seen(), "one replacement of each")
 		l.requireSound(t)

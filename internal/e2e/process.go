@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // grace is what a program has from SIGTERM until it is killed.
@@ -269,26 +270,16 @@ func (p *Process) Restart(t testing.TB) {
 func (p *Process) CPUSeconds(t testing.TB) float64 {
 	t.Helper()
 	if !p.Alive() {
-		state := p.command.ProcessState
-		return (state.UserTime() + state.SystemTime()).Seconds()
+		return cputime.Ended(p.command.ProcessState)
 	}
 	return cpuSeconds(t, p.command.Process.Pid)
 }
 
 func cpuSeconds(t testing.TB, pid int) float64 {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	seconds, err := cputime.Of(pid)
 	require.NoError(t, err)
-	// The name, in brackets, may hold blanks; utime and stime are the 12th and
-	// 13th field after it, in hundredths of a second (proc(5)).
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	var ticks float64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseFloat(string(field), 64)
-		require.NoError(t, err)
-		ticks += n
-	}
-	return ticks / 100
+	return seconds
 }
 
 // report prints the end of the log and keeps all of it.

@@ -176,7 +176,7 @@ func (s Shell) DoctorCommand() *cobra.Command {
 version of the API server, the account's rights, the kinds of objects, what the
 autoscaler needs, whether its webhook and its Prometheus servers answer, nodes and zones,
 Sigma's pods and why one is not ready, and the policies. Each row has the next command. The states are ok; lacks: Sigma needs it, and the exit code is 1; without:
-Sigma does with less; unknown: the account may not look.`,
+Sigma does with less, or is not installed; unknown: the account may not look.`,
 		Example: "  sigma doctor --context production",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, c *Cluster, _ []string) error {

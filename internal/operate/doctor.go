@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -245,6 +246,8 @@ func (d *doctor) may(ctx context.Context, r *right) (bool, error) {
 	return allowed, nil
 }
 
+const placementKinds = "kinds: placement"
+
 // kinds checks the kinds of Sigma's objects.
 func (d *doctor) kinds(ctx context.Context) error {
 	const apply = "kubectl apply -f crds.yaml (docs/install.md)"
@@ -252,17 +255,15 @@ func (d *doctor) kinds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var missing []string
-	for _, name := range []string{"placementpolicies", "placementrules", "placementplans", "rebalances"} {
-		if !there[name] {
-			missing = append(missing, name)
-		}
-	}
+	all := []string{"placementpolicies", "placementrules", "placementplans", "rebalances"}
+	missing := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return there[name] })
 	switch len(missing) {
 	case 0:
-		d.add("kinds: placement", OK, "", "placementpolicies, placementrules, placementplans, rebalances")
+		d.add(placementKinds, OK, "", "%s", strings.Join(all, ", "))
+	case len(all): // unless there are pods that need them
+		d.add(placementKinds, Without, "to install Sigma: "+apply, "not there: %s", strings.Join(missing, ", "))
 	default:
-		d.add("kinds: placement", Lacks, apply, "not there: %s", strings.Join(missing, ", "))
+		d.add(placementKinds, Lacks, apply, "not there: %s", strings.Join(missing, ", "))
 	}
 	return nil
 }

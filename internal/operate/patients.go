@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ const ours = "app.kubernetes.io/name in (sigma-scheduler, sigma-extender, sigma-
 
 // pods checks that Sigma's pods are ready.
 func (d *doctor) pods(ctx context.Context) error {
-	ready, schedulers := 0, 0
+	ready, schedulers, placing := 0, 0, false
 	var bad Diagnosis
 	ok, err := d.each(ctx, "Sigma's pods", v1.SchemeGroupVersion.WithResource("pods"), ours, func(o *unstructured.Unstructured) error {
 		var pod v1.Pod
@@ -84,7 +85,9 @@ func (d *doctor) pods(ctx context.Context) error {
 		if pod.DeletionTimestamp != nil {
 			return nil
 		}
-		if pod.Labels["app.kubernetes.io/name"] == "sigma-scheduler" {
+		program := pod.Labels["app.kubernetes.io/name"]
+		placing = placing || program != "sigma-mpa"
+		if program == "sigma-scheduler" {
 			schedulers++
 		}
 		if found, next := ailment(&pod); found != "" {
@@ -96,6 +99,9 @@ func (d *doctor) pods(ctx context.Context) error {
 	})
 	if !ok || err != nil {
 		return err
+	}
+	if i := slices.IndexFunc(d.list, func(f Finding) bool { return f.Check == placementKinds }); placing && i >= 0 && d.list[i].State == Without {
+		d.list[i].State = Lacks
 	}
 	if schedulers == 0 {
 		d.add("scheduler", Without, "docs/install.md, unless the cluster's own scheduler has the plugin (docs/replace-scheduler.md)", "no pod of sigma-scheduler")

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // A Runner runs the commands of a section, notes them for its page and counts their
@@ -92,9 +94,7 @@ func (r *Runner) start(ctx context.Context, c Command, stdout io.Writer) (*Proce
 // command that failed.
 func (p *Process) Wait() (seconds float64, err error) {
 	err = p.cmd.Wait()
-	if s := p.cmd.ProcessState; s != nil {
-		seconds = (s.UserTime() + s.SystemTime()).Seconds()
-	}
+	seconds = cputime.Ended(p.cmd.ProcessState)
 	p.runner.seconds += seconds
 	if p.killed() != nil {
 		err = p.killed() // what a killed command says of its end is no matter

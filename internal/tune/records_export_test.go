@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // TestRecordExport: tune for upstream's scheduler on day one, against plain MostAllocated on day two, both
@@ -20,7 +20,7 @@ import (
 func TestRecordExport(t *testing.T) {
 	const draws = 3
 	first, n := setting("TUNE_SEED", 910200), setting("TUNE_EXPORT", 40)
-	began := packtest.CPUTime(t)
+	began := cputime.Process()
 	var against []float64
 	said := map[string]int{}
 	for seed := first; seed < first+n; seed++ {
@@ -49,7 +49,7 @@ func TestRecordExport(t *testing.T) {
 		fmt.Printf("- %d: day two %+.2f %%; %s\n", seed, against[len(against)-1], sentence(result))
 	}
 	fmt.Printf("\nCost of day two against MostAllocated: %s; verdicts: %d better, %d no better; 95 %% interval of the mean ± %.2f; %.0f CPU-seconds\n",
-		spread(against, 1), said["better"], said["no better"], 1.96*deviation(against)/math.Sqrt(float64(n)), (packtest.CPUTime(t) - began).Seconds())
+		spread(against, 1), said["better"], said["no better"], 1.96*deviation(against)/math.Sqrt(float64(n)), cputime.Process()-began)
 }
 
 // deviation is the standard deviation.

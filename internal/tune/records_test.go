@@ -17,10 +17,10 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
-	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // setting is a number of the environment, or its default.
@@ -367,7 +367,7 @@ func TestRecordDrift(t *testing.T) {
 // TestRecordCPU: CPU seconds of tune on 48 h of 200 nodes.
 func TestRecordCPU(t *testing.T) {
 	tr := generated(t, "kubernetes", setting("TUNE_SEED", 910000), "fleet=one", "nodes=200")
-	before := packtest.CPUTime(t)
+	before := cputime.Process()
 	_, result := tuned(t, 0, 200, 2, tr)
-	fmt.Printf("%.0f CPU-seconds for 48 h of 200 nodes; %s\n", (packtest.CPUTime(t) - before).Seconds(), result.Sentence())
+	fmt.Printf("%.0f CPU-seconds for 48 h of 200 nodes; %s\n", (cputime.Process() - before), result.Sentence())
 }

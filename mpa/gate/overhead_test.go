@@ -16,10 +16,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 var overhead = flag.Int("overhead", 0, "measure the gate's cpu with so many requests a round")
@@ -30,14 +31,6 @@ const (
 	// What the gate and the middleware may take of the cpu of a bare reverse proxy.
 	mostGate, mostMiddleware = 1.15, .12
 )
-
-// CPU of this process in microseconds.
-func processMicros(t *testing.T) float64 {
-	t.Helper()
-	var u syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return float64(u.Utime.Sec+u.Stime.Sec)*1e6 + float64(u.Utime.Usec+u.Stime.Usec)
-}
 
 // TestOverheadDriver is no test: it is the server and its clients in a process of their own.
 // It says its address, and then sends as many requests to an address as it is told to.
@@ -113,21 +106,21 @@ func TestOverhead(t *testing.T) {
 	defer bare.Close()
 	_, gated := proxied(t, g, func(o *ProxyOptions) { o.Target = inner })
 	through := func(to string) float64 {
-		before := processMicros(t)
+		before := cputime.Process()
 		_, err := fmt.Fprintln(commands, to, *overhead)
 		require.NoError(t, err)
 		expect("done")
-		return (processMicros(t) - before) / float64(*overhead/8*8)
+		return (cputime.Process() - before) * 1e6 / float64(*overhead/8*8)
 	}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	calls := 20 * *overhead
 	inProcess := func(h http.Handler) float64 {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		before := processMicros(t)
+		before := cputime.Process()
 		for range calls {
 			h.ServeHTTP(nothing{}, request)
 		}
-		return (processMicros(t) - before) / float64(calls)
+		return (cputime.Process() - before) * 1e6 / float64(calls)
 	}
 	through(bare.URL)
 	through(gated)

@@ -13,7 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // plain is a simple engine: one heap of all events, and each event of a pod visits all its
@@ -259,14 +260,14 @@ func TestSpeed(t *testing.T) {
 			simulated := func(quantum float64) float64 {
 				pods, rate := busyPods(n, quantum)
 				e := steady(t, busyApp(), rate, uint64(round), pods...)
-				begin := cpuSeconds(t)
+				begin := cputime.Process()
 				e.Run(4e6 / rate)
-				return float64(e.count.Served) / (cpuSeconds(t) - begin)
+				return float64(e.count.Served) / (cputime.Process() - begin)
 			}
 			fast, turns = append(fast, simulated(0)), append(turns, simulated(.01))
-			begin := cpuSeconds(t)
+			begin := cputime.Process()
 			twin := runPlain(t, n, 3e5/(.7*float64(n)/.01))
-			slow = append(slow, float64(twin.served)/(cpuSeconds(t)-begin))
+			slow = append(slow, float64(twin.served)/(cputime.Process()-begin))
 			ratio = append(ratio, fast[round]/slow[round])
 		}
 		fmt.Fprintf(out, "| %d | %.0f | %.0f | **%.1f** (%.1f … %.1f) | %.0f |\n",
@@ -280,11 +281,4 @@ func TestSpeed(t *testing.T) {
 func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
-}
-
-func cpuSeconds(tb testing.TB) float64 {
-	tb.Helper()
-	var ts unix.Timespec
-	require.NoError(tb, unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts))
-	return float64(ts.Nano()) / 1e9
 }

@@ -235,8 +235,17 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	if !podspec.Moves(pod) { // it is part of its node
 		return
 	}
+	if e.inbox.takeFailure(pod.UID) {
+		known := e.state.ledger.Pod(string(pod.UID))
+		if known != nil && known.Node() != nil && known.Node().Name() == node {
+			return // a pod group's cycle takes all of its decisions back before it acts on them
+		}
+		e.state.cluster.Undo(pod)
+	}
 	d := ledger.Decision{Cause: ledger.CauseSingle}
 	switch {
+	case v != nil && !e.inbox.ranks(pod.UID) && (v.decision.ByPolicy() || v.decision.Cause == ledger.CausePlanned):
+		d.Cause = ledger.CauseNominated // it was ranked before others were placed
 	case v != nil:
 		d = v.decision
 		if v.choice != "" && v.choice != node {

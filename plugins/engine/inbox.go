@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -98,11 +99,11 @@ func (in *inbox) placed(pod *v1.Pod) {
 	}
 }
 
-// ranks reports whether a pod is between its ranking and its placement.
-func (in *inbox) ranks() bool {
+// ranks reports whether a pod is between its ranking and its placement; "" = any.
+func (in *inbox) ranks(uid types.UID) bool {
 	in.Lock()
 	defer in.Unlock()
-	return in.ranking != ""
+	return in.ranking != "" && (uid == "" || in.ranking == uid)
 }
 
 // track adds a pod to the tracked ones. A pod that was deleted before it was asked about
@@ -177,6 +178,15 @@ func (e *Engine) BindFailed(pod *v1.Pod) {
 	if !e.inbox.tracked[pod.UID] {
 		e.inbox.deleted = append(e.inbox.deleted, pod)
 	}
+}
+
+// takeFailure removes the news that a pod's binding failed, and reports whether there was some.
+func (in *inbox) takeFailure(uid types.UID) bool {
+	in.Lock()
+	defer in.Unlock()
+	n := len(in.failed)
+	in.failed = slices.DeleteFunc(in.failed, func(p *v1.Pod) bool { return p.UID == uid })
+	return len(in.failed) < n
 }
 
 // Deleted notes that a pod was deleted, with or without a node. A pod that no decision

@@ -66,7 +66,7 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 	if e.state.fresh || e.state.broken != nil {
 		return nil
 	}
-	if !e.inbox.ranks() && e.opt.Now().Sub(e.syncedAt) >= idle {
+	if !e.inbox.ranks("") && e.opt.Now().Sub(e.syncedAt) >= idle {
 		plans, news, nodes := e.inbox.takePlans()
 		e.enterNodes(nodes)
 		if news {

@@ -21,11 +21,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/internal/serve/servetest"
 )
@@ -234,7 +234,7 @@ func TestCPUOfOthers(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	each := func(until func() bool) time.Duration {
-		begin, n := threadCPU(t), 0
+		begin, n := cputime.Thread(), 0
 		for ok := false; !ok; ok = until() {
 			for range 20 {
 				n++
@@ -242,7 +242,7 @@ func TestCPUOfOthers(t *testing.T) {
 				require.Len(t, passed, 100)
 			}
 		}
-		return (threadCPU(t) - begin) / time.Duration(n)
+		return time.Duration((cputime.Thread() - begin) / float64(n) * 1e9)
 	}
 	var alone, beside time.Duration
 	for range 3 { // others use this machine too
@@ -268,13 +268,6 @@ func TestCPUOfOthers(t *testing.T) {
 		}
 	}
 	require.Less(t, beside, 2*alone)
-}
-
-func threadCPU(t *testing.T) time.Duration {
-	t.Helper()
-	var use unix.Rusage
-	require.NoError(t, unix.Getrusage(unix.RUSAGE_THREAD, &use))
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 // Pods that are made up are taken only for a while, and only so many.

@@ -68,15 +68,9 @@ type workload struct {
 // read reads files with any number of documents, and all .yaml, .yml and .json files of
 // folders. An error names the file, the document and the field. groups have their names already.
 func read(paths []string, opt Options, groups []binpack.Group) (*set, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	s := &set{
-		opt: opt, codecs: serializer.NewCodecFactory(scheme, serializer.EnableStrict),
-		tally: newTally(), nodes: map[string]*v1.Node{}, names: map[string]bool{},
+	s, err := newSet(opt)
+	if err != nil {
+		return nil, err
 	}
 	for i := range groups {
 		s.names[groups[i].Name] = true
@@ -105,6 +99,21 @@ func read(paths []string, opt Options, groups []binpack.Group) (*set, error) {
 		return nil, fmt.Errorf("%s: there is no workload: want %s", strings.Join(paths, ", "), workloadKinds)
 	}
 	s.notes = append(s.notes, s.tally.notes()...)
+	return s, nil
+}
+
+// newSet is an empty set.
+func newSet(opt Options) (*set, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	s := &set{
+		opt: opt, codecs: serializer.NewCodecFactory(scheme, serializer.EnableStrict),
+		tally: newTally(), nodes: map[string]*v1.Node{}, names: map[string]bool{},
+	}
 	return s, nil
 }
 

@@ -72,3 +72,14 @@ func TestNodesThatAreNoMachines(t *testing.T) {
 	require.Empty(t, plain.Notes)
 	require.Nil(t, plain.AllPods)
 }
+
+// Pods with scheduling gates wait for these and not for a node: no trace has them, and a note says so.
+func TestGatedPods(t *testing.T) {
+	gated := func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}} }
+	ended := func(p *v1.Pod) { gated(p); p.DeletionTimestamp = &metav1.Time{Time: p.CreationTimestamp.Time} }
+	p := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"), pod("web", "web-2", "", "1"),
+		pod("job", "job-1", "", "1", gated), pod("job", "job-2", "", "1", gated), pod("job", "job-3", "", "1", ended))
+	p.leaveOut()
+	require.Equal(t, []string{"pods with scheduling gates do not wait for a node yet: 2, the first of them shop/job-1, are left out"}, p.Notes)
+	require.Nil(t, p.AllPods)
+}

@@ -76,7 +76,12 @@ func noMachine(n *v1.Node) bool {
 }
 
 // leaveOut leaves out nodes that are no machines, and the pods that are there or wait for one. Others heed them all the same.
+// It notes the pods with scheduling gates, which no trace has.
 func (p *Picture) leaveOut() {
+	gated := slices.DeleteFunc(slices.Clone(p.Pods), func(pod *v1.Pod) bool { return len(pod.Spec.SchedulingGates) == 0 || !unplaced(pod) })
+	if len(gated) > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("pods with scheduling gates do not wait for a node yet: %d, the first of them %s, are left out", len(gated), nameOf(gated[0])))
+	}
 	out := map[string]bool{}
 	for _, n := range p.Nodes {
 		if noMachine(n) {
@@ -199,6 +204,9 @@ func (p *Picture) standing() map[string][]*v1.Pod {
 }
 
 // waits reports whether a pod waits for a scheduler to choose its node.
-func waits(p *v1.Pod) bool {
-	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0 && podspec.Moves(p) && !podspec.Ended(p)
+func waits(p *v1.Pod) bool { return len(p.Spec.SchedulingGates) == 0 && unplaced(p) }
+
+// unplaced reports whether a pod that lives has no node, and is none of a node's own.
+func unplaced(p *v1.Pod) bool {
+	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && podspec.Moves(p) && !podspec.Ended(p)
 }

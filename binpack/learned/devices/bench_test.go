@@ -18,6 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // BenchmarkOpenb replays the list default on 1,213 machines; each arrival is
@@ -44,12 +45,12 @@ func BenchmarkOpenb(b *testing.B) {
 		b.Run("policy="+c.name, func(b *testing.B) {
 			r := cerebro.NewReplayer(tr)
 			b.ReportAllocs()
-			before := packtest.CPUTime(b)
+			before := cputime.Process()
 			for b.Loop() {
 				_, err := r.Run(c.pol, cerebro.Options{Brief: true})
 				require.NoError(b, err)
 			}
-			b.ReportMetric(float64(len(tr.Requests)*b.N)/(packtest.CPUTime(b)-before).Seconds(), "decisions/CPU-s")
+			b.ReportMetric(float64(len(tr.Requests)*b.N)/(cputime.Process()-before), "decisions/CPU-s")
 		})
 	}
 }
@@ -94,7 +95,7 @@ func BenchmarkAddApp(b *testing.B) {
 				for m := range machines {
 					machines[m] = int32(m)
 				}
-				out, before := make([]float64, len(machines)), packtest.CPUTime(b)
+				out, before := make([]float64, len(machines)), cputime.Process()
 				b.ReportAllocs()
 				for b.Loop() {
 					item := binpack.Item{App: int32(i % 10_000)}
@@ -106,7 +107,7 @@ func BenchmarkAddApp(b *testing.B) {
 					s.Arrive(item.App, 1)
 					l.Score(item, machines, out)
 				}
-				b.ReportMetric(float64((packtest.CPUTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/app")
+				b.ReportMetric((cputime.Process()-before)*1e6/float64(b.N), "cpu-µs/app")
 			})
 		}
 	}

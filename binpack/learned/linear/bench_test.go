@@ -12,8 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
-	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // benchLinear is a policy of few features as training finds them under K1, and
@@ -150,12 +150,12 @@ func BenchmarkLinear(b *testing.B) {
 					}
 				}
 				b.ReportAllocs()
-				n, before := 0, packtest.CPUTime(b)
+				n, before := 0, cputime.Process()
 				for b.Loop() {
 					run.next()
 					n++
 				}
-				b.ReportMetric(float64(n)/(packtest.CPUTime(b)-before).Seconds(), "placements/cpu-s")
+				b.ReportMetric(float64(n)/(cputime.Process()-before), "placements/cpu-s")
 				b.ReportMetric(float64(run.most), "machines")
 			})
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // TestSpeed writes the tables of docs/performance.md; see hack/bench.sh. Rates
@@ -35,12 +36,12 @@ func TestSpeed(t *testing.T) {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, out.Close()) }()
-	before := packtest.CPUTime(t)
+	before := cputime.Process()
 	speedAgainstTwins(t, out)
 	speedAtWidth(t, out)
 	speedBySize(t, out)
 	speedOfChurn(t, out)
-	fmt.Fprintf(out, "\nAll of this took %.0f CPU-seconds.\n", (packtest.CPUTime(t) - before).Seconds())
+	fmt.Fprintf(out, "\nAll of this took %.0f CPU-seconds.\n", cputime.Process()-before)
 }
 
 // plainBestFit is Best Fit without any cleverness: a loop over the columns of
@@ -209,11 +210,11 @@ func (r *race) rate(t *testing.T, on *treadmill, items, times int, mallocs *uint
 	for range times {
 		on.rewind(r.from)
 		runtime.ReadMemStats(&before)
-		start := packtest.CPUTime(t)
+		start := cputime.Process()
 		for range items {
 			on.next()
 		}
-		seconds += (packtest.CPUTime(t) - start).Seconds()
+		seconds += cputime.Process() - start
 		runtime.ReadMemStats(&after)
 		*mallocs += after.Mallocs - before.Mallocs
 	}
@@ -300,13 +301,13 @@ func (f *field) step() {
 // cost is microseconds of CPU per step, over at least so many CPU-seconds.
 func (f *field) cost(t *testing.T, seconds float64) float64 {
 	t.Helper()
-	start, n := packtest.CPUTime(t), 0
+	start, n := cputime.Process(), 0
 	for {
 		for range 50 {
 			f.step()
 		}
 		n += 50
-		if used := (packtest.CPUTime(t) - start).Seconds(); used > seconds {
+		if used := cputime.Process() - start; used > seconds {
 			return used / float64(n) * 1e6
 		}
 	}
@@ -351,12 +352,12 @@ func speedBySize(t *testing.T, out io.Writer) {
 		f := newField(t, 1000, 2, pol.p)
 		f.cost(t, .2)
 		var costs []float64
-		done, start := 0, packtest.CPUTime(t)
+		done, start := 0, cputime.Process()
 		for _, n := range items {
 			for ; done < n; done++ {
 				f.step()
 			}
-			costs = append(costs, (packtest.CPUTime(t)-start).Seconds()/float64(n)*1e6)
+			costs = append(costs, (cputime.Process()-start)/float64(n)*1e6)
 		}
 		printCosts(out, pol.name, items, costs)
 	}
@@ -387,10 +388,10 @@ func speedOfChurn(t *testing.T, out io.Writer) {
 		p    binpack.Policy
 	}{{"bestfit", rule.BestFit{}}, {"linear (general-k1-churn)", linear}} {
 		r := cerebro.NewReplayer(tr)
-		start := packtest.CPUTime(t)
+		start := cputime.Process()
 		run, err := r.Run(pol.p, cerebro.Options{})
 		require.NoError(t, err)
-		fmt.Fprintf(out, "| %s | %s | %s | %.1f |\n", pol.name, thousands(float64(run.Placed)), thousands(float64(run.PeakMachines)), (packtest.CPUTime(t) - start).Seconds())
+		fmt.Fprintf(out, "| %s | %s | %s | %.1f |\n", pol.name, thousands(float64(run.Placed)), thousands(float64(run.PeakMachines)), cputime.Process()-start)
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
-	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // BenchmarkPopulation replays the two one-dimensional families, in turns with
@@ -26,13 +26,13 @@ func BenchmarkPopulation(b *testing.B) {
 				rate := func(p binpack.Policy) func() {
 					placed, seconds := 0, 0.0
 					return func() {
-						start := packtest.CPUTime(b)
+						start := cputime.Process()
 						for order := range 4 {
 							run, err := r.Run(p, cerebro.Options{Order: 1 + order, Seed: 5, Brief: true})
 							require.NoError(b, err)
 							placed += run.Placed
 						}
-						seconds += (packtest.CPUTime(b) - start).Seconds()
+						seconds += cputime.Process() - start
 						b.ReportMetric(float64(placed)/seconds, map[bool]string{false: "items/CPU-s", true: "bestfit-items/CPU-s"}[p == binpack.Policy(rule.BestFit{})])
 					}
 				}

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // crowd is a full cluster: nodes of which nearly all room is taken by Best-Fit.
@@ -69,9 +69,9 @@ func BenchmarkMakeRoom(b *testing.B) {
 						slots = append(slots, slot)
 						continue
 					}
-					began := cpu()
+					began := cputime.Thread()
 					moves, ok := m.MakeRoom(app, DefaultChain)
-					took = append(took, cpu()-began)
+					took = append(took, 1000*(cputime.Thread()-began))
 					if ok {
 						rescued++
 						for _, mv := range moves {
@@ -96,13 +96,4 @@ func BenchmarkMakeRoom(b *testing.B) {
 			b.ReportMetric(float64(rescued)/float64(len(took)), "rescued")
 		})
 	}
-}
-
-// cpu is the CPU time of this thread in milliseconds.
-func cpu() float64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err)
-	}
-	return float64(t.Nano()) / 1e6
 }

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // filled is an agent with 5,000 random transitions, as large as the autoscaler's.
@@ -42,13 +42,6 @@ func randomTransition(rng *rand.Rand, c Config, i int) Transition {
 	return t
 }
 
-func cpu(t testing.TB) time.Duration {
-	t.Helper()
-	var use syscall.Rusage
-	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
-}
-
 // The figure is updates a CPU second. Beside it stands the peer of peer_test.go, plain
 // loops in float64, on the same batches; the two
 // take turns. The peer has one critic also where ours has two.
@@ -60,24 +53,24 @@ func BenchmarkUpdate(b *testing.B) {
 				c.Hidden, c.Twin = []int{hidden, hidden}, twin
 				d := filled(b, c)
 				slow := newPeer(d)
-				var ours, theirs time.Duration
+				var ours, theirs float64
 				n, m := 0, 0
 				for b.Loop() {
-					start := cpu(b)
+					start := cputime.Process()
 					for range 100 {
 						_, err := d.Update()
 						require.NoError(b, err)
 					}
 					n += 100
-					middle := cpu(b)
+					middle := cputime.Process()
 					for range 5 {
 						slow.update(&d.batch)
 					}
 					m += 5
 					ours += middle - start
-					theirs += cpu(b) - middle
+					theirs += cputime.Process() - middle
 				}
-				fast, plain := float64(n)/ours.Seconds(), float64(m)/theirs.Seconds()
+				fast, plain := float64(n)/ours, float64(m)/theirs
 				b.ReportMetric(fast, "updates/CPU-s")
 				b.ReportMetric(plain, "plain-loop-updates/CPU-s")
 				b.ReportMetric(fast/plain, "ratio")
@@ -103,12 +96,12 @@ func TestSpeed(t *testing.T) {
 		rates := make([]float64, 5)
 		for r := range rates {
 			const updates = 1000
-			start := cpu(t)
+			start := cputime.Process()
 			for range updates {
 				_, err := d.Update()
 				require.NoError(t, err)
 			}
-			rates[r] = updates / (cpu(t) - start).Seconds()
+			rates[r] = updates / (cputime.Process() - start)
 		}
 		slices.Sort(rates)
 		fmt.Fprintf(out, "| 2 × %d | %.0f (%.0f … %.0f) | ≥ %d | ≥ %d |\n", size.hidden, rates[2], rates[0], rates[4], size.must, size.aim)

@@ -3,7 +3,6 @@ package scheme_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -111,8 +110,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// Sigma is named first among those that bind, and those that follow when a pod fits nowhere,
-// unless a profile names plugins for that.
+// Sigma is named first among the plugins for pods that fit nowhere, unless a profile names plugins for that.
+// What a profile asks to bind: TestBindersOfOthers of package sigma.
 func TestComeFirst(t *testing.T) {
 	for _, tt := range []struct {
 		plugins string
@@ -120,16 +119,13 @@ func TestComeFirst(t *testing.T) {
 	}{
 		{"multiPoint: {enabled: [{name: Sigma}]}", []schedconfig.Plugin{{Name: "Sigma"}}},
 		{"multiPoint: {enabled: [{name: Other}, {name: Sigma}], disabled: [{name: DefaultBinder}]}", []schedconfig.Plugin{{Name: "Sigma"}}},
-		{"multiPoint: {enabled: [{name: Sigma}]}, bind: {disabled: [{name: Sigma}]}", nil},
-		{"multiPoint: {enabled: [{name: Sigma}]}, bind: {enabled: [{name: Other}]}", []schedconfig.Plugin{{Name: "Other"}}},
+		{"multiPoint: {enabled: [{name: Sigma}]}, postFilter: {disabled: [{name: Sigma}]}", nil},
+		{"multiPoint: {enabled: [{name: Sigma}]}, postFilter: {enabled: [{name: Other}]}", []schedconfig.Plugin{{Name: "Other"}}},
 		{"preFilter: {enabled: [{name: Sigma}]}", nil},
 		{"", nil},
 	} {
 		t.Run(tt.plugins, func(t *testing.T) {
 			loaded, err := options.LoadConfigFromFile(klog.Background(), write(t, "- plugins: {"+tt.plugins+"}\n"))
-			require.NoError(t, err)
-			require.Equal(t, tt.want, loaded.Profiles[0].Plugins.Bind.Enabled)
-			loaded, err = options.LoadConfigFromFile(klog.Background(), write(t, "- plugins: {"+strings.ReplaceAll(tt.plugins, "bind:", "postFilter:")+"}\n"))
 			require.NoError(t, err)
 			require.Equal(t, tt.want, loaded.Profiles[0].Plugins.PostFilter.Enabled)
 		})

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/internal/cputime"
+)
+
+// cpu measures a command as the pages measure theirs.
+func (p *program) cpu() *cobra.Command {
+	return &cobra.Command{
+		Use: "cpu COMMAND [ARGUMENT…]", Short: "Runs a command, and prints its CPU-seconds with those of what it started and waited for",
+		Args: cobra.MinimumNArgs(1), DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.running = true
+			c := exec.CommandContext(cmd.Context(), args[0], args[1:]...)
+			c.Stdin, c.Stdout, c.Stderr = os.Stdin, p.stdout, p.stderr
+			err := c.Run()
+			fmt.Fprintf(p.stdout, "%.1f CPU-seconds\n", cputime.Ended(c.ProcessState))
+			return err
+		},
+	}
+}
