@@ -112,13 +112,6 @@ func (w *world) Stays() func(*v1.Pod) bool {
 	}
 }
 
-// Refusal implements [Cluster].
-func (w *world) Refusal(_ context.Context, p *v1.Pod, _ string, _ ...*v1.Pod) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unfit[p.Name]
-}
-
 // Ends implements [Cluster].
 func (w *world) Ends(node string) bool {
 	w.mu.Lock()

@@ -1,12 +1,14 @@
 package mover
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
@@ -29,6 +31,13 @@ func TestRefusedMoveDoesNotCount(t *testing.T) {
 		require.Len(t, w.moved, 1)
 		w.requireNothingHeld()
 	})
+}
+
+// Refusal implements [Cluster].
+func (w *world) Refusal(_ context.Context, p *v1.Pod, _ string, _ ...*v1.Pod) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unfit[p.Name]
 }
 
 // A pod whose replacement a filter refuses is not evicted, and the next chain leaves its workload alone.
