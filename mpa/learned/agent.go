@@ -120,7 +120,7 @@ const (
 	day        = 24 * time.Hour
 	recentSpan = 5 * time.Minute
 	// Guards let 30 changes of cpu alone, 6 others and 12 of replicas pass in an hour, half of
-	// each to shrink.
+	// each to shrink, and beyond them growth in place.
 	cpuGrow, cpuShrink     = 29, 14
 	otherGrow, otherShrink = 5, 2
 	scaleShrink            = 6
