@@ -155,7 +155,7 @@ func (p *Predictive) used(o *mpa.Observation, i int) int64 {
 			// After a kill from before this agent began, the requests may already be larger.
 			if c.Killed.After(p.memory[i].CeilingTime) && c.Killed.After(p.begun.Add(-predictMaxAge)) {
 				p.memory[i].CeilingTime = c.Killed
-				most = max(most, c.Request.Memory)
+				most = max(most, mpa.Scale(c.Request.Memory, memoryKill))
 			}
 		}
 	}
