@@ -156,14 +156,14 @@ func TestController(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-16 * time.Second, -30 * time.Minute, -72 * time.Hour, 11 * time.Minute, 72 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
-			more := mpatest.AgentFunc(func(o *mpa.Observation) mpa.Recommendation {
-				return mpa.Recommendation{Replicas: o.Replicas + 1, Source: "test", Reason: "wished"}
+			less := mpatest.AgentFunc(func(o *mpa.Observation) mpa.Recommendation {
+				return mpa.Recommendation{Replicas: o.Replicas - 1, Source: "test", Reason: "wished"}
 			})
 			guards := mpa.DefaultGuards()
 			guards.CoolDown, guards.Patience = 0, 0
-			c, err := mpa.NewController(mpatest.Web(), more, guards)
+			c, err := mpa.NewController(mpatest.Web(), less, guards)
 			require.NoError(t, err)
-			now, replicas, changes, held := mpatest.Begin, 2, 0, 0
+			now, replicas, changes, held := mpatest.Begin, 20, 0, 0
 			for i := range 80 {
 				now = now.Add(15 * time.Second)
 				if i == 20 {
@@ -180,7 +180,7 @@ func TestClockJumps(t *testing.T) {
 				replicas = int(d.Action.Replicas)
 				changes++
 			}
-			assert.Equal(t, guards.ReplicaChanges, changes, "within 20 minutes")
+			assert.Equal(t, guards.ReplicaChanges/2, changes, "within 20 minutes")
 			assert.Equal(t, 80-changes, held)
 		})
 	}
@@ -204,6 +204,7 @@ func TestGuardsHold(t *testing.T) {
 		peak := int64(0)
 		var scaled, resized, onlyCPU []time.Time
 		var back time.Time // of usage
+		done := 0
 		for range 2000 {
 			now = now.Add(15 * time.Second)
 			use := mpa.Resources{CPU: int64(d.IntN(1000)), Memory: int64(d.Float64() * float64(have.Memory))}
@@ -226,7 +227,9 @@ func TestGuardsHold(t *testing.T) {
 			if a.Replicas != 0 {
 				require.Nil(t, a.Containers, "both dimensions at once")
 				require.True(t, a.Replicas >= target.Replicas.Min && a.Replicas <= target.Replicas.Max)
-				replicas, scaled = int(a.Replicas), append(scaled, now)
+				if replicas = int(a.Replicas); replicas < before {
+					scaled = append(scaled, now)
+				}
 			} else {
 				next, spec := a.Containers[0], target.Containers[0]
 				require.True(t, next.CPU >= spec.Min.CPU && next.CPU <= spec.Max.CPU, "%+v", next)
@@ -235,9 +238,12 @@ func TestGuardsHold(t *testing.T) {
 				if next.Memory < have.Memory {
 					require.GreaterOrEqual(t, float64(next.Memory), math.Min(float64(have.Memory), guards.Headroom*float64(peak)-1))
 				}
-				if next.Memory == have.Memory {
+				done++
+				switch {
+				case next.Max(have) == next: // growth in place has no budget
+				case next.Memory == have.Memory:
 					onlyCPU = append(onlyCPU, now)
-				} else {
+				default:
 					resized = append(resized, now)
 				}
 				have = next
@@ -246,10 +252,10 @@ func TestGuardsHold(t *testing.T) {
 				require.False(t, replicas < before || have.CPU < sizeBefore.CPU || have.Memory < sizeBefore.Memory, "shrunk after a gap")
 			}
 		}
-		require.LessOrEqual(t, most(scaled), guards.ReplicaChanges)
+		require.LessOrEqual(t, most(scaled), guards.ReplicaChanges/2)
 		require.LessOrEqual(t, most(resized), guards.RequestChanges)
-		require.LessOrEqual(t, most(onlyCPU), guards.CPUChanges)
-		require.Greater(t, len(scaled)+len(resized)+len(onlyCPU), 50, "hardly anything was done")
+		require.LessOrEqual(t, most(onlyCPU), guards.CPUChanges/2)
+		require.Greater(t, len(scaled)+done, 50, "hardly anything was done")
 	}
 }
 

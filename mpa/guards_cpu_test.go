@@ -12,8 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 )
 
-// In an hour an agent wants more cpu every minute, and every fourth time more memory as
-// well. It is done at once.
+// In an hour an agent wants more cpu and less in turn, and in the fourth minutes more memory and
+// less. It is done at once. Half of a budget may shrink.
 func TestCPUChanges(t *testing.T) {
 	run := func(t *testing.T, g mpa.Guards, memory bool) (cpu, other int) {
 		t.Helper()
@@ -21,9 +21,14 @@ func TestCPUChanges(t *testing.T) {
 		target.Containers[0].Max.CPU = 1 << 20
 		minute := 0
 		agent := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
-			next := mpa.Resources{CPU: size.CPU + size.CPU/8, Memory: size.Memory}
-			if memory && minute%4 == 0 {
-				next.Memory += size.Memory / 8
+			next := size
+			switch swing := minute%8 < 4; {
+			case memory && minute%4 == 0:
+				next.Memory = map[bool]int64{true: 9, false: 8}[swing] << 27
+			case size.CPU > 1000:
+				next.CPU = 1000
+			default:
+				next.CPU = 1125
 			}
 			return mpa.Recommendation{Containers: []mpa.Resources{next}}
 		})
@@ -51,11 +56,11 @@ func TestCPUChanges(t *testing.T) {
 	}
 	g := mpa.DefaultGuards()
 	cpu, other := run(t, g, false)
-	assert.Equal(t, g.CPUChanges, cpu)
+	assert.Equal(t, g.CPUChanges/2, cpu)
 	assert.Zero(t, other)
 	cpu, other = run(t, g, true)
-	assert.Equal(t, g.CPUChanges, cpu, "others do not take from its budget")
-	assert.Equal(t, g.RequestChanges, other, "nor it from theirs")
+	assert.Equal(t, g.CPUChanges/2, cpu, "others do not take from its budget")
+	assert.Equal(t, g.RequestChanges/2, other, "nor it from theirs")
 
 	// Guards of a journal from before it was known.
 	var old mpa.Guards
@@ -68,7 +73,7 @@ func TestCPUChanges(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &old))
 	cpu, other = run(t, old, false)
-	assert.Equal(t, g.RequestChanges, cpu+other)
+	assert.Equal(t, g.RequestChanges/2, cpu+other)
 	g.CPUChanges = -1
 	require.ErrorContains(t, g.Validate(), "cpuChanges -1")
 }

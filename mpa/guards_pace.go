@@ -76,7 +76,7 @@ func (x *draft) starting() string {
 }
 
 // budget limits the changes in an hour, and keeps the time between any change and one that
-// shrinks.
+// shrinks. Growth that restarts no pod has no budget: the shrinks between bound flapping.
 func (x *draft) budget() string {
 	if x.limits {
 		return ""
@@ -89,7 +89,14 @@ func (x *draft) budget() string {
 	default:
 		changes, most = x.c.memory.otherRequests(), x.c.guards.RequestChanges
 	}
-	return guard.Budget{PerHour: most, CoolDown: guard.CoolDown(x.c.guards.CoolDown)}.Refuse(changes, x.Time, x.shrinks)
+	why := guard.Budget{PerHour: most, CoolDown: guard.CoolDown(x.c.guards.CoolDown)}.Refuse(changes, x.Time, x.shrinks)
+	if why == "" || x.shrinks || x.resizes && x.urgent == "" && x.c.guards.CPUChanges == 0 {
+		return why
+	}
+	for i := range x.requests { // the action's
+		x.requests[i] = x.requests[i].Max(x.now[i])
+	}
+	return ""
 }
 
 // limitApart keeps the time between two changes of the limit. A lower one is let pass where

@@ -15,7 +15,8 @@ type Guards struct {
 	// DeadBand is the smallest change of a request, as a share of it.
 	DeadBand float64 `json:"deadBand"`
 	// ReplicaChanges and RequestChanges are the most changes in any hour. Shrinking may
-	// use half of them, so that there is always one left to grow.
+	// use half of them. Growth has no limit: more replicas, larger requests where CPUChanges
+	// is not 0, and more memory after a kill.
 	ReplicaChanges int `json:"replicaChanges"`
 	RequestChanges int `json:"requestChanges"`
 	// CPUChanges are the most changes of cpu alone in any hour: carried out in place, they

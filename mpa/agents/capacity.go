@@ -35,6 +35,8 @@ type Capacity struct {
 	last     *capacity.Window  // the last one, told or not; nil = none
 	blamed   blame
 	other    otherCause
+	doubt    doubt
+	pardoned time.Time    // what failed since is not the limit's fault, as the last window showed
 	now      []gateSample // since the last window
 	pods     int          // ready, all the time since then
 	limit    int32        // in force, all the time since then
@@ -132,7 +134,7 @@ func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 // say is what is recommended by what was seen.
 func (a *Capacity) say(o *mpa.Observation) mpa.Recommendation {
 	r := a.advise(o)
-	if a.other.Lost > 0 && r.Limit > 0 {
+	if a.excused() && r.Limit > 0 {
 		if len(a.windows) == 0 {
 			r.Limit, r.Reason = a.other.Limit, fmt.Sprintf("%d requests at once, as before", a.other.Limit)
 		}
@@ -372,6 +374,9 @@ func (a *Capacity) Shift(d time.Duration) {
 		a.last.Time = guard.Moved(a.last.Time, d)
 	}
 	a.blamed.Time, a.other.Since = guard.Moved(a.blamed.Time, d), guard.Moved(a.other.Since, d)
+	for _, t := range []*time.Time{&a.doubt.Begun, &a.doubt.Ended, &a.doubt.Tried} {
+		*t = guard.Moved(*t, d)
+	}
 	for i := range a.now {
 		a.now[i].Time = guard.Moved(a.now[i].Time, d)
 	}
@@ -382,6 +387,7 @@ type capacityJSON struct {
 	Last    *capacity.Window  `json:"last,omitempty"`
 	Blamed  blame             `json:"blamed,omitzero"`
 	Other   otherCause        `json:"other,omitzero"`
+	Doubt   doubt             `json:"doubt,omitzero"`
 	Now     []gateSample      `json:"now,omitempty"`
 	Pods    int               `json:"pods,omitempty"`
 	Limit   int32             `json:"limit,omitempty"`
@@ -392,7 +398,7 @@ type capacityJSON struct {
 
 // MarshalJSON implements [mpa.Stateful].
 func (a *Capacity) MarshalJSON() ([]byte, error) {
-	return json.Marshal(capacityJSON{a.windows, a.last, a.blamed, a.other, a.now, a.pods, a.limit, a.rates, a.wanted, a.pod})
+	return json.Marshal(capacityJSON{a.windows, a.last, a.blamed, a.other, a.doubt, a.now, a.pods, a.limit, a.rates, a.wanted, a.pod})
 }
 
 // UnmarshalJSON implements [mpa.Stateful].
@@ -402,7 +408,7 @@ func (a *Capacity) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	a.learn(j.Windows)
-	a.last, a.blamed, a.other = j.Last, j.Blamed, j.Other
+	a.last, a.blamed, a.other, a.doubt = j.Last, j.Blamed, j.Other, j.Doubt
 	if n := len(a.windows); a.last == nil && n > 0 {
 		last := a.windows[n-1]
 		a.last = &last

@@ -9,7 +9,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
-// A learner answers failures with a lower limit. Where that does not help they have another
+// A learner answers failures with a lower limit. Where they end, the limit before is tried again
+// some minutes later. Where a lower limit does not help they have another
 // cause, such as an outage of a service that the pod calls: then the limit goes back to what it
 // was, and no window teaches anything until one does not fail, or until it is time to look again.
 
@@ -27,6 +28,10 @@ const (
 	// twice as long as the one before, up to blamedLongest, and goes down to the smallest limit.
 	blamedAgain   = time.Hour
 	blamedLongest = 8 * time.Hour
+	// doubtFirst is after how long a limit is tried again that failed, when a lower one does not; each
+	// time that it fails again as soon takes doubtMore times as long.
+	doubtFirst = 4 * time.Minute
+	doubtMore  = 3
 )
 
 // A blame is the first window of failures that have not become half as many since.
@@ -49,6 +54,64 @@ func (c *otherCause) until() time.Time {
 	return c.Since.Add(min(blamedLongest, blamedAgain<<min(c.Looks-1, 8)))
 }
 
+// A doubt is about failures that ended while the limit was lower: it ended them, or they ended by
+// themselves. The limit before is tried again; where it fails again soon, that takes longer.
+type doubt struct {
+	Limit float64   `json:"limit"` // that failed; 0 = there is no doubt
+	Lost  float64   `json:"lost"`  // share of the requests
+	Begun time.Time `json:"begun"`
+	Ended time.Time `json:"ended,omitzero"`
+	Calm  float64   `json:"calm,omitempty"`  // the limit of the last window that did not fail
+	Tried time.Time `json:"tried,omitzero"`  // again; zero = not yet
+	Tries int       `json:"tries,omitempty"` // that failed soon
+}
+
+// end begins a doubt, or goes on with the one that there is.
+func (d *doubt) end(b *blame, now time.Time) {
+	if d.Limit == 0 {
+		d.Begun = b.Time
+	}
+	d.Limit, d.Lost, d.Ended, d.Calm, d.Tried = max(d.Limit, b.Limit), max(d.Lost, b.Lost), now, 0, time.Time{}
+}
+
+func (d *doubt) wait() time.Duration {
+	wait := time.Duration(doubtFirst)
+	for range min(d.Tries, 8) {
+		wait *= doubtMore
+	}
+	return wait
+}
+
+// calm follows a window that does not fail, and tries the limit before again when it is time to.
+func (a *Capacity) calm(w *capacity.Window) {
+	d := &a.doubt
+	d.Calm = w.Limit.Number
+	if d.Limit == 0 || !d.Tried.IsZero() || w.Time.Before(d.Ended.Add(d.wait())) {
+		return
+	}
+	d.Tried = w.Time
+	a.excuseSince(d.Begun)
+}
+
+// again judges failures that begin anew. It reports whether they are of another cause: they began
+// at the same lower limit that the last ones ended at.
+func (a *Capacity) again(w *capacity.Window, lost float64) bool {
+	d := &a.doubt
+	switch {
+	case d.Limit == 0:
+	case d.Tried.IsZero() && w.Limit.Number == d.Calm:
+		a.other = otherCause{w.Time, max(lost, d.Lost), int32(d.Limit), a.other.Looks + 1}
+		a.excuseSince(d.Begun)
+		a.doubt = doubt{}
+		return true
+	case !d.Tried.IsZero() && w.Time.Before(d.Tried.Add(d.wait())):
+		d.Tries++
+	case !d.Tried.IsZero():
+		a.doubt = doubt{}
+	}
+	return false
+}
+
 // teaches says whether the learner is to be told of a window.
 func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	if !w.Limit.Known || w.Limit.Number == 0 || !w.Answered.Known {
@@ -56,8 +119,8 @@ func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	}
 	n, lost, looks := w.Limit.Number, w.Lost(), 0
 	if c := &a.other; c.Lost > 0 {
-		if w.Failing() && lost <= blamedMore*c.Lost && w.Time.Before(c.until()) && !killedSince(o, w.Time) {
-			return false
+		if lost <= blamedMore*c.Lost && w.Time.Before(c.until()) && !killedSince(o, w.Time) {
+			return !w.Failing() // it may come and go
 		}
 		if w.Failing() {
 			looks = c.Looks
@@ -66,12 +129,20 @@ func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	}
 	b := &a.blamed
 	if lost < blamedHalf*b.Lost {
+		if n < b.Limit && !killedSince(o, b.Time) {
+			a.doubt.end(b, w.Time)
+		}
 		*b = blame{}
 	}
 	if b.Limit == 0 {
 		if !w.Failing() {
-			a.other.Looks = 0
+			if a.calm(w); a.doubt.Limit == 0 {
+				a.other.Looks = 0
+			}
 			return true
+		}
+		if a.again(w, lost) {
+			return false
 		}
 		*b = blame{Time: w.Time, Limit: n, Lost: lost}
 	}
@@ -84,11 +155,23 @@ func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 		k := len(a.windows)
 		return k == 0 || !w.Failing() || !a.windows[k-1].Failing() || a.windows[k-1].Limit != w.Limit // else it is known
 	}
-	a.other = otherCause{w.Time, max(lost, b.Lost), int32(b.Limit), a.other.Looks + 1}
 	begun := b.Time
-	a.excuse(func(w *capacity.Window) bool { return !w.Time.Before(begun) })
+	if a.doubt.Limit > 0 {
+		begun = a.doubt.Begun
+	}
+	a.other, a.doubt = otherCause{w.Time, max(lost, b.Lost, a.doubt.Lost), int32(max(b.Limit, a.doubt.Limit)), a.other.Looks + 1}, doubt{}
+	a.excuseSince(begun)
 	return false
 }
+
+// excuseSince makes the learner forget all windows since failures began, and Limits what it took back.
+func (a *Capacity) excuseSince(begun time.Time) {
+	a.pardoned = begun
+	a.excuse(func(w *capacity.Window) bool { return !w.Time.Before(begun) })
+}
+
+// excused reports whether the last window failed by another cause.
+func (a *Capacity) excused() bool { return a.other.Lost > 0 && a.last != nil && a.last.Failing() }
 
 // excuse makes the learner forget windows.
 func (a *Capacity) excuse(which func(*capacity.Window) bool) {

@@ -182,3 +182,57 @@ func TestLimitsFailFromTheBeginning(t *testing.T) {
 	}
 	require.Equal(t, int32(40), r.limit)
 }
+
+// What the pods call is down again and again: ten minutes after the last time the limit is what it
+// was, and for a third of the time before.
+func TestLimitsInOutagesThatComeAndGo(t *testing.T) {
+	const before, hours = 30, 2
+	for _, test := range []struct{ down, every int }{{1, 5}, {2, 7}, {3, 10}, {3, 30}} {
+		for _, share := range []float64{.1, 1} {
+			t.Run(fmt.Sprint(test, share), func(t *testing.T) {
+				r := failing(func(minute int, _ int32) float64 {
+					if minute >= before && minute < before+60*hours && (minute-before)%test.every < test.down {
+						return share
+					}
+					return 0
+				})
+				r.limits = newLimits(t)
+				r.minutes(t, before, 0)
+				was := r.limit
+				low := r.minutes(t, 60*hours, was)
+				t.Logf("%v of %d minutes below %d", low, 60*hours, was)
+				assert.Less(t, low, 60.*hours*2/3)
+				r.minutes(t, 10, 0)
+				assert.Zero(t, r.minutes(t, 60, was), "%v", r.limits.Worse())
+			})
+		}
+	}
+}
+
+// Failures that begin by chance with a change of the limit take it back, and not for ever.
+func TestLimitsChangedInAnOutage(t *testing.T) {
+	for _, long := range []float64{1, 2.5, 20} {
+		t.Run(fmt.Sprint(long), func(t *testing.T) {
+			since, was := 0, int32(10)
+			r := failing(func(int, int32) float64 { return 0 })
+			calm := r.pod
+			r.pod = func(limit int32) (inside, rate, failed float64) {
+				if since == 0 && limit != was {
+					since = r.seconds
+				}
+				if inside, rate, failed = calm(limit); since > 0 && float64(r.seconds-since) < 60*long {
+					return inside, .7 * rate, .3 * rate
+				}
+				return inside, rate, failed
+			}
+			r.limits = newLimits(t)
+			r.minutes(t, 30, 0)
+			require.Positive(t, since, "the limit did not change")
+			calmly := failing(func(int, int32) float64 { return 0 })
+			calmly.limits = newLimits(t)
+			calmly.minutes(t, 120, 0)
+			r.minutes(t, 90, 0)
+			assert.Equal(t, calmly.limit, r.limit, "%v", r.limits.Worse())
+		})
+	}
+}

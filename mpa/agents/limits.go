@@ -56,7 +56,23 @@ type WorseLimit struct {
 	From   int32     `json:"from"`
 	Limit  int32     `json:"limit"`
 	Demand float64   `json:"demand,omitempty"` // core-seconds a request; 0 = not known
+	Failed bool      `json:"failed,omitempty"` // requests did, which may have had another cause
 	Reason string    `json:"reason"`
+}
+
+// stands reports whether a limit still counts as worse. Where requests failed it is tried again
+// after a time, which doubles with each time that it has failed.
+func (l *Limits) stands(now time.Time, w *WorseLimit) bool {
+	if !w.Failed {
+		return true
+	}
+	last, times := w.Time, -1
+	for _, k := range l.worse {
+		if k.Failed && k.From == w.From && k.Limit == w.Limit {
+			last, times = k.Time, times+1
+		}
+	}
+	return now.Before(last.Add(min(blamedLongest, blamedAgain<<min(max(times, 0), 8))))
 }
 
 // A limitWindow is what a pod did in a window at a limit.
@@ -133,7 +149,10 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	seen := l.capacity.last
 	l.capacity.see(o)
 	l.follow(o)
-	if l.capacity.other.Lost > 0 {
+	if begun := l.capacity.pardoned; !begun.IsZero() {
+		l.worse = slices.DeleteFunc(l.worse, func(w WorseLimit) bool { return w.Failed && !w.Time.Before(begun) })
+		l.before, l.settled, l.capacity.pardoned = limitWindow{}, limitWindow{}, time.Time{}
+	} else if l.capacity.excused() {
 		if l.before.Limit != 0 { // windows cannot be compared
 			l.before, l.settled = limitWindow{}, l.before
 		}
@@ -156,6 +175,9 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	}
 	back, beyond := false, false
 	for _, w := range l.worse {
+		if !l.stands(o.Time, &w) {
+			continue
+		}
 		// The guard of memory stands above all.
 		if bound := int32(min(float64(w.From), most)); w.Limit > w.From && r.Limit > bound || w.Limit < w.From && r.Limit < bound {
 			r.Limit, r.Reason, back = bound, fmt.Sprintf("%d requests at once, not %d: %s", bound, w.Limit, w.Reason), true
@@ -274,6 +296,7 @@ func (l *Limits) judge(o *mpa.Observation, w *capacity.Window) {
 	switch l.trials++; {
 	case n.Failing >= limitFailing && n.Failing > 2*b.Failing && n.Failed >= 5 && b.Failing < limitBlamed:
 		l.reject(o.Time, fmt.Sprintf("at %d %.3g %% of the requests failed, at %d %.3g %%", n.Limit, 100*n.Failing, b.Limit, 100*b.Failing))
+		l.worse[len(l.worse)-1].Failed = true
 		if n.Limit < b.Limit && !killedSince(o, l.since) {
 			// Too many inside are not the cause: the limit before is tried first.
 			l.capacity.excuse(func(w *capacity.Window) bool {

@@ -82,6 +82,7 @@ const (
 
 	memoryMargin = 1.2 // of the peak
 	memorySway   = .7  // of what memory moves by, over the peak
+	memoryKill   = 1.1 // of what a container had that ran out of it
 	memoryTight  = .5  // of either: with less, memory grows
 )
 

@@ -53,7 +53,8 @@ func (p *Predictive) steer(o *mpa.Observation, demand, size float64) {
 func (p *Predictive) shape(o *mpa.Observation, work, size float64) (replicas int32, factor float64) {
 	n := o.Replicas
 	have := size * float64(n)
-	stuck := len(p.resized) >= sizeResizes || slices.ContainsFunc(o.Live(), func(pod mpa.Pod) bool { return pod.Resize == mpa.Deferred || pod.Resize == mpa.Infeasible })
+	// At the most replicas only larger pods help.
+	stuck := n < p.target.Replicas.Max && len(p.resized) >= sizeResizes || slices.ContainsFunc(o.Live(), func(pod mpa.Pod) bool { return pod.Resize == mpa.Deferred || pod.Resize == mpa.Infeasible })
 	most := 0.0
 	for _, v := range p.work {
 		most = max(most, v.value)
@@ -155,7 +156,7 @@ func (p *Predictive) used(o *mpa.Observation, i int) int64 {
 			// After a kill from before this agent began, the requests may already be larger.
 			if c.Killed.After(p.memory[i].CeilingTime) && c.Killed.After(p.begun.Add(-predictMaxAge)) {
 				p.memory[i].CeilingTime = c.Killed
-				most = max(most, c.Request.Memory)
+				most = max(most, mpa.Scale(c.Request.Memory, memoryKill))
 			}
 		}
 	}

@@ -31,10 +31,7 @@ type VPAConfig struct {
 	// for the next.
 	Settled     time.Duration
 	Significant float64
-	// Quick: if a container runs out of memory this soon after its start, such a difference
-	// suffices at once.
-	Quick  time.Duration
-	MaxAge time.Duration
+	MaxAge      time.Duration
 }
 
 // DefaultVPA returns the settings of VPA 1.8.
@@ -44,13 +41,14 @@ func DefaultVPA() VPAConfig {
 		HalfLife: 24 * time.Hour, PeakWindow: 24 * time.Hour,
 		BumpFactor: 1.2, BumpBytes: 100 << 20,
 		Least:   mpa.Resources{CPU: 25, Memory: 250 << 20},
-		Settled: 12 * time.Hour, Significant: .1, Quick: 10 * time.Minute, MaxAge: 2 * time.Minute,
+		Settled: 12 * time.Hour, Significant: .1, MaxAge: 2 * time.Minute,
 	}
 }
 
 // VPA recommends requests as the Vertical Pod Autoscaler 1.8 does: percentiles of
 // decaying histograms of cpu usage and of memory peaks, with a margin, and a range
-// that narrows as confidence grows.
+// that narrows as confidence grows. Unlike there, a container that ran out of memory counts for
+// its size however many pods did not: within PeakWindow the request does not fall below its bump.
 type VPA struct {
 	cfg        VPAConfig
 	target     mpa.Target
@@ -65,6 +63,7 @@ type usageHistory struct {
 	cpu, memory *histogram
 	first, last time.Time // of the cpu samples
 	samples     int
+	needed      mpa.Peaks // that a container had to get after a kill, in bytes
 }
 
 // podMemory follows the peaks of memory of one container of one pod, and which samples
@@ -74,7 +73,6 @@ type podMemory struct {
 	windowEnd   time.Time
 	peak, oom   int64
 	killed      time.Time
-	quick       bool // the last kill came soon after a start
 }
 
 // NewVPA returns a vertical agent without memory.
@@ -110,8 +108,8 @@ func (v *VPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 		if !ok {
 			continue
 		}
-		known = true
-		settled := !o.Time.Before(v.changed.Add(v.cfg.Settled)) || v.quick(i)
+		known, b = true, v.afterKills(i, b)
+		settled := !o.Time.Before(v.changed.Add(v.cfg.Settled))
 		wanted[i] = requests[i]
 		if c.CPU && v.outside(requests[i].CPU, b.Lower.CPU, b.Target.CPU, b.Upper.CPU, settled) {
 			wanted[i].CPU = b.Target.CPU
@@ -173,6 +171,13 @@ func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
 	}, true
 }
 
+// afterKills raises an estimate of container i to what a kill proved to be needed: among the
+// samples of many pods those of one reach no percentile.
+func (v *VPA) afterKills(i int, e Estimate) Estimate {
+	needed := mpa.Resources{Memory: mpa.Scale(v.containers[i].needed.Max(), 1+v.cfg.Margin)}
+	return Estimate{e.Lower.Max(needed), e.Target.Max(needed), e.Upper.Max(needed)}
+}
+
 // Observe adds the usage and the kills of an observation.
 func (v *VPA) Observe(o *mpa.Observation) {
 	alive := map[string]bool{}
@@ -190,7 +195,7 @@ func (v *VPA) Observe(o *mpa.Observation) {
 					if first && c.Killed.Before(o.Time.Add(-v.cfg.MaxAge)) {
 						follow[i].killed = c.Killed // its requests may already be larger for it
 					}
-					v.sample(o.Time, p.Started, i, &follow[i], &c)
+					v.sample(o.Time, i, &follow[i], &c)
 				}
 			}
 		}
@@ -200,29 +205,20 @@ func (v *VPA) Observe(o *mpa.Observation) {
 			delete(v.pods, name)
 		}
 	}
-}
-
-// quick reports whether container i of some pod ran out of memory soon after it began.
-func (v *VPA) quick(i int) bool {
-	for _, f := range v.pods {
-		if f[i].quick {
-			return true
-		}
+	for i := range v.containers {
+		v.containers[i].needed.Add(o.Time, 0, v.cfg.PeakWindow) // forgets
 	}
-	return false
 }
 
 // sample adds what is new of a container of a pod.
-func (v *VPA) sample(now, started time.Time, i int, f *podMemory, c *mpa.Container) {
+func (v *VPA) sample(now time.Time, i int, f *podMemory, c *mpa.Container) {
 	u := &v.containers[i]
 	if c.Killed.After(f.killed) {
-		begun := f.killed // or soon after
-		if started.After(begun) {
-			begun = started
-		}
-		f.killed, f.quick = c.Killed, c.Killed.Before(begun.Add(v.cfg.Quick))
+		f.killed = c.Killed
 		used := max(c.Request.Memory, f.peak)
-		v.peak(u, f, max(used+v.cfg.BumpBytes, mpa.Scale(used, v.cfg.BumpFactor)), c.Killed, true)
+		needed := max(used+v.cfg.BumpBytes, mpa.Scale(used, v.cfg.BumpFactor))
+		v.peak(u, f, needed, c.Killed, true)
+		u.needed.Add(now, needed, v.cfg.PeakWindow)
 	}
 	if !c.Usage.Known(now, v.cfg.MaxAge) {
 		return
@@ -274,6 +270,9 @@ func (v *VPA) Shift(d time.Duration) {
 	for i := range v.containers {
 		u := &v.containers[i]
 		u.first, u.last = guard.Moved(u.first, d), guard.Moved(u.last, d)
+		for j := range u.needed {
+			u.needed[j].Time = guard.Moved(u.needed[j].Time, d)
+		}
 		u.cpu.reference, u.memory.reference = guard.Moved(u.cpu.reference, d), guard.Moved(u.memory.reference, d)
 	}
 	for _, follow := range v.pods {
@@ -298,6 +297,7 @@ type usageJSON struct {
 	First   time.Time  `json:"first,omitzero"`
 	Last    time.Time  `json:"last,omitzero"`
 	Samples int        `json:"samples"`
+	Needed  mpa.Peaks  `json:"needed,omitempty"`
 }
 
 type podJSON struct {
@@ -307,19 +307,18 @@ type podJSON struct {
 	Peak      int64     `json:"peak,omitempty"`
 	OOM       int64     `json:"oom,omitempty"`
 	Killed    time.Time `json:"killed,omitzero"`
-	Quick     bool      `json:"quick,omitempty"`
 }
 
 // MarshalJSON implements [mpa.Stateful].
 func (v *VPA) MarshalJSON() ([]byte, error) {
 	j := vpaJSON{Pods: map[string][]podJSON{}, Changed: v.changed, Requests: v.requests}
 	for _, u := range v.containers {
-		j.Containers = append(j.Containers, usageJSON{u.cpu, u.memory, u.first, u.last, u.samples})
+		j.Containers = append(j.Containers, usageJSON{u.cpu, u.memory, u.first, u.last, u.samples, u.needed})
 	}
 	for name, follow := range v.pods {
 		list := make([]podJSON, len(follow))
 		for i, f := range follow {
-			list[i] = podJSON{f.cpu, f.memory, f.windowEnd, f.peak, f.oom, f.killed, f.quick}
+			list[i] = podJSON{f.cpu, f.memory, f.windowEnd, f.peak, f.oom, f.killed}
 		}
 		j.Pods[name] = list
 	}
@@ -343,7 +342,7 @@ func (v *VPA) UnmarshalJSON(data []byte) error {
 		if u.CPU == nil || u.Memory == nil {
 			return fmt.Errorf("vpa: containers[%d] lacks cpu or memory", i)
 		}
-		v.containers[i] = usageHistory{u.CPU, u.Memory, u.First, u.Last, u.Samples}
+		v.containers[i] = usageHistory{u.CPU, u.Memory, u.First, u.Last, u.Samples, u.Needed}
 	}
 	for name, list := range j.Pods {
 		if len(list) != want {
@@ -351,7 +350,7 @@ func (v *VPA) UnmarshalJSON(data []byte) error {
 		}
 		follow := make([]podMemory, want)
 		for i, f := range list {
-			follow[i] = podMemory{f.CPU, f.Memory, f.WindowEnd, f.Peak, f.OOM, f.Killed, f.Quick}
+			follow[i] = podMemory{f.CPU, f.Memory, f.WindowEnd, f.Peak, f.OOM, f.Killed}
 		}
 		v.pods[name] = follow
 	}

@@ -15,8 +15,8 @@ func (c CoolDown) Over(changes []time.Time, now time.Time) bool {
 	return n == 0 || !now.Before(changes[n-1].Add(time.Duration(c)))
 }
 
-// A Budget is the most changes in any hour. Shrinking may use half of them, so that there
-// is always one left to grow, and keeps a cool-down after any change.
+// A Budget is the most changes in any hour. Shrinking may use half of them, and keeps a
+// cool-down after any change. It is for what shrinks or disrupts, not for growth that a load needs.
 type Budget struct {
 	PerHour  int
 	CoolDown CoolDown

@@ -120,11 +120,11 @@ const (
 	day        = 24 * time.Hour
 	recentSpan = 5 * time.Minute
 	// Guards let 30 changes of cpu alone, 6 others and 12 of replicas pass in an hour, half of
-	// each to shrink.
-	cpuGrow, cpuShrink     = 29, 14
-	otherGrow, otherShrink = 5, 2
-	scaleShrink            = 6
-	patience               = 75 * time.Second // until larger pods that do not come become more pods
+	// each to shrink, and beyond them growth in place.
+	cpuGrow, cpuShrink = 29, 14
+	otherShrink        = 2
+	scaleShrink        = 6
+	patience           = 75 * time.Second // until larger pods that do not come become more pods
 )
 
 // New returns an agent without memory.

@@ -119,7 +119,7 @@ func (a *Agent) memoryFor(o *mpa.Observation, requests []mpa.Resources, growth f
 		}
 	}
 	rests := len(s.Other) > 0 && o.Time.Sub(s.Other[len(s.Other)-1]) < memoryRest
-	if !changes || !grows && (rests || len(s.Other) >= otherShrink) || len(s.Other) >= otherGrow && !a.killed(o) {
+	if !changes || !grows && (rests || len(s.Other) >= otherShrink) {
 		return nil
 	}
 	return out

@@ -153,7 +153,7 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 			return n, f, "larger pods"
 		case more > n:
 			return more, 1, "more pods"
-		case len(s.CPU) < cpuGrow && a.target.MayHave(w.size*min(f, a.v[growMost])):
+		case !waiting(o) && a.target.MayHave(w.size*min(f, a.v[growMost])):
 			return n, min(f, a.v[growMost]), "larger pods: one request alone needs them"
 		}
 		return n, 1, "no larger pods are allowed"

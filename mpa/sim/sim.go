@@ -114,6 +114,8 @@ type Result struct {
 	MostRequestChanges int `json:"most_request_changes"`
 	// Those of MostRequestChanges' kind that changed cpu alone.
 	MostCPUChanges int `json:"most_cpu_changes"`
+	// Those of MostReplicaChanges' kind that shrank the workload.
+	MostReplicaShrinks int `json:"most_replica_shrinks"`
 	// Containers that ran out of memory, and pods that made room for larger ones.
 	Kills        int     `json:"oom_kills"`
 	Evictions    int     `json:"evictions"`
@@ -147,7 +149,7 @@ type simulation struct {
 	requests  []mpa.Resources // of new pods; one container
 	made      int
 	rng       *rand.Rand      // of the site: delays and scrapes
-	changes   [3]window       // of replicas, of requests, and of their cpu alone
+	changes   [4]window       // of replicas, of requests, of their cpu alone, and to fewer replicas
 	free      []mpa.Resources // of each node
 	control   *mpa.Controller
 	scrapes   []scrape
@@ -291,6 +293,9 @@ func (s *simulation) decide(now float64) {
 		}
 	}
 	if n := d.Action.Replicas; n != 0 {
+		if n < s.replicas {
+			s.changes[3].add(now)
+		}
 		s.replicas = n
 		s.result.ReplicaChanges++
 		s.changes[0].add(now)
@@ -329,5 +334,5 @@ func (s *simulation) finish(before loadsim.Counters) {
 	r.MemUtilisation = s.memorySecs / r.GiBHours
 	r.MeanReplicas *= tick / 3600 / r.Hours
 	r.MostReplicaChanges, r.MostRequestChanges = s.changes[0].most, s.changes[1].most
-	r.MostCPUChanges = s.changes[2].most
+	r.MostCPUChanges, r.MostReplicaShrinks = s.changes[2].most, s.changes[3].most
 }

@@ -66,7 +66,7 @@ func TestAgents(t *testing.T) {
 		assert.InEpsilon(t, 105*3600, r.Requests, .01)
 		assert.True(t, r.CPUUtilisation > 0 && r.CPUUtilisation <= 1)
 		if name != "oracle" {
-			assert.LessOrEqual(t, r.MostReplicaChanges, 12)
+			assert.LessOrEqual(t, r.MostReplicaShrinks, 6)
 			assert.LessOrEqual(t, r.MostRequestChanges, 36)
 			assert.LessOrEqual(t, r.MostCPUChanges, 30)
 		}

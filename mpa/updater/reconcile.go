@@ -288,7 +288,7 @@ func (u *updater) beginScaling(ctx context.Context, m *v1alpha1.MultidimPodAutos
 		return v1alpha1.OutcomeApplied, fmt.Sprintf("there are %d replicas already", to), nil
 	case rec.From > 0 && from != rec.From:
 		return v1alpha1.OutcomeSuperseded, actuate.ChangedError{From: rec.From, To: from}.Error(), nil
-	case len(a.Scalings) >= u.Scalings:
+	case to < from && len(a.Scalings) >= u.Scalings:
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of replicas within an hour", len(a.Scalings)), nil
 	}
 	a.From, a.Scalings = from, append(a.Scalings, counted(rec, a.Time.Time))
@@ -306,7 +306,7 @@ func (u *updater) beginResizing(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.A
 	case m.Spec.Mode == v1alpha1.ModeInitial:
 		a.Sizes = nil
 		return v1alpha1.OutcomeApplied, "for new pods only"
-	case len(a.Resizes) >= u.Resizes:
+	case len(a.Resizes) >= u.Resizes && !grows(m, a.Sizes, want):
 		return v1alpha1.OutcomeRefused, fmt.Sprintf("%d changes of requests within an hour", len(a.Resizes))
 	}
 	a.Sizes = &v1alpha1.Sizes{ID: rec.ID, Time: a.Time, Template: actuate.Digest(&w.Template.Spec, rec.Containers), Containers: rec.Containers}

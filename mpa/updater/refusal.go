@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa"
+	"github.com/sigma-scheduler/sigma/mpa/actuate"
+	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/quotas"
 )
 
@@ -91,4 +93,18 @@ func (u *updater) letGo(ctx context.Context, namespace string, o *object, pods [
 			return
 		}
 	}
+}
+
+// grows reports whether sizes take nothing away from those that were carried out last.
+func grows(m *v1alpha1.MultidimPodAutoscaler, last *v1alpha1.Sizes, want map[string]mpa.Resources) bool {
+	if last == nil {
+		return false
+	}
+	before, err := actuate.Wanted(last.Containers, actuate.Constraints(m))
+	for name, r := range want {
+		if err != nil || before[name].Max(r) != r {
+			return false
+		}
+	}
+	return true
 }

@@ -48,7 +48,7 @@ import (
 
 // Options of the updater.
 type Options struct {
-	// Scalings and Resizes limit how many of each an object gets in an hour.
+	// Scalings and Resizes are how many of each an object gets in an hour that shrink something.
 	Scalings, Resizes int
 	// EvictAfter is how long a resize may be deferred before its pod is evicted, where
 	// the mode allows that.
@@ -68,8 +68,8 @@ type Options struct {
 
 // AddFlags adds all options but the namespace, with their defaults, to a command.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "most changes of replicas of one object in an hour, from all recommenders together")
-	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "most changes of requests of one object in an hour, from all recommenders together")
+	flags.IntVar(&o.Scalings, "max-scalings-per-hour", 12, "changes of replicas of one object in an hour, from all recommenders together, from which on they only grow")
+	flags.IntVar(&o.Resizes, "max-resizes-per-hour", 6, "changes of requests of one object in an hour, from all recommenders together, from which on they only grow")
 	flags.DurationVar(&o.EvictAfter, "evict-after", 5*time.Minute, "how long a resize may be deferred before its pod is evicted, in modes that evict")
 	flags.DurationVar(&o.MaxGrace, "max-grace-period", podspec.MaxGrace, "longest terminationGracePeriodSeconds of a pod that is evicted")
 	flags.IntVar(&o.Evictions.PerHour, "max-evictions-per-hour", 1000, "most pods evicted within an hour, the scheduler's moves included; 0: no limit")

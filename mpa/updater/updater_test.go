@@ -221,7 +221,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// There are at most twelve changes of replicas and six of requests in any hour, whatever is
+// Replicas shrink at most twelve times in any hour, and requests six times, whatever is
 // recommended, whatever restarts, and whatever the recommender's clock shows.
 func TestLimits(t *testing.T) {
 	for _, skew := range []time.Duration{0, 2 * time.Minute, -2 * time.Minute, time.Hour} {
@@ -233,7 +233,7 @@ func TestLimits(t *testing.T) {
 			}
 			var made []change
 			for i := range int64(45) { // an hour and a half
-				before := len(w.changes)
+				before, replicas := len(w.changes), w.replicas()
 				tilt := func(r *v1alpha1.Recommendation) {
 					if i%7 > 2 {
 						r.Time = metav1.NewMicroTime(w.clock.Now().Add(skew))
@@ -242,12 +242,12 @@ func TestLimits(t *testing.T) {
 				if i%2 == 0 {
 					w.recommend(i+1, 2+int32(i%3), "", tilt)
 				} else {
-					w.recommend(i+1, 2, fmt.Sprintf("%dm", 300+i), tilt)
+					w.recommend(i+1, 2, fmt.Sprintf("%dm", 400-i), tilt)
 				}
 				w.settle()
 				w.kubelet("")
 				w.settle()
-				if len(w.changes) > before {
+				if len(w.changes) > before && (i%2 == 1 || w.replicas() < replicas) {
 					made = append(made, change{w.clock.Now().Sub(start), w.changes[before]})
 				}
 				if i%10 == 9 {
@@ -303,14 +303,40 @@ func TestClockSetBack(t *testing.T) {
 	}
 	require.Len(t, w.actuation().Scalings, 12)
 	w.clock.SetTime(start.Add(-24 * time.Hour))
-	w.recommend(13, 6, "")
+	w.recommend(13, 2, "")
 	w.settle()
 	require.Equal(t, v1alpha1.OutcomeRefused, w.actuation().Outcome, "the limit holds")
 	w.clock.Step(61 * time.Minute)
-	w.recommend(14, 6, "")
+	w.recommend(14, 2, "")
 	w.settle()
 	require.Equal(t, v1alpha1.OutcomeApplied, w.actuation().Outcome, w.actuation().Message)
-	require.Equal(t, int32(6), w.replicas())
+	require.Equal(t, int32(2), w.replicas())
+}
+
+// TestGrowthBeyondTheHour: after an hour's changes a workload grows and does not shrink.
+func TestGrowthBeyondTheHour(t *testing.T) {
+	w := newWorld(t, v1alpha1.ModeInPlace)
+	id := int64(0)
+	do := func(replicas int32, cpu string) v1alpha1.Outcome {
+		id++
+		w.recommend(id, replicas, cpu)
+		w.settle()
+		w.kubelet("")
+		w.settle()
+		w.clock.Step(time.Minute)
+		return w.actuation().Outcome
+	}
+	for i := range int32(12) {
+		require.Equal(t, v1alpha1.OutcomeApplied, do(3+i%2, ""))
+	}
+	require.Equal(t, v1alpha1.OutcomeApplied, do(6, ""))
+	require.Equal(t, v1alpha1.OutcomeRefused, do(5, ""))
+	for _, cpu := range []string{"300m", "400m", "300m", "400m", "300m", "400m"} {
+		require.Equal(t, v1alpha1.OutcomeApplied, do(6, cpu))
+	}
+	require.Equal(t, v1alpha1.OutcomeApplied, do(6, "500m"))
+	require.Equal(t, v1alpha1.OutcomeRefused, do(6, "400m"))
+	require.Equal(t, v1alpha1.OutcomeApplied, do(6, "600m"), "a refusal is no size in force")
 }
 
 // TestOffForgets: the pods of an object that was switched off are not waited for.

@@ -65,7 +65,7 @@ const (
 	gatedAbout = "The agent `capacity`, which learns what one pod can take, on simulated days of four applications, beside `hpa-70` with the hard limit that `capacity`\n" +
 		"had learned, and Knative's autoscaler by its defaults (`kpa`: 100 requests at once as a soft target, `kpa-rps`: 200 requests per second, `kpa-10`: `containerConcurrency` 10).\n" +
 		"Pods have .25 cores and 256 MiB; a request takes 4 ms of cpu (`cpu`), 4 and 50 ms of waiting (`mixed`), 1 and 200 ms (`io`), or 1 and 100 ms with 8 MiB (`mem`), all exponential.\n" +
-		"The promise is 95 % within 1 s. Requests wait before all pods while none has room. All decide every 2 s, within the guards of the controller, of which 12 changes of replicas an hour\n" +
+		"The promise is 95 % within 1 s. Requests wait before all pods while none has room. All decide every 2 s, within the guards of the controller, of which half of 12 changes of replicas an hour to shrink\n" +
 		"bind Knative's most; pods start in 12 ± 6 s. An hour before does not count. **Bad** are minutes in which the promise was not kept."
 )
 

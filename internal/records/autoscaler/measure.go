@@ -226,8 +226,8 @@ func (t *comparison) check() error {
 		}
 		for i, s := range t.scenarios {
 			for k, r := range t.runs[a][i] {
-				if r.MostReplicaChanges > g.ReplicaChanges || r.MostRequestChanges > g.RequestChanges+g.CPUChanges || g.CPUChanges > 0 && r.MostCPUChanges > g.CPUChanges {
-					return fmt.Errorf("%s on %s/%s, seed %d: %d replica and %d request changes in an hour", agent, s.App.Name, s.Name, k+1, r.MostReplicaChanges, r.MostRequestChanges)
+				if r.MostReplicaShrinks > (g.ReplicaChanges+1)/2 || r.MostRequestChanges > g.RequestChanges+g.CPUChanges || g.CPUChanges > 0 && r.MostCPUChanges > g.CPUChanges {
+					return fmt.Errorf("%s on %s/%s, seed %d: %d times fewer replicas and %d request changes in an hour", agent, s.App.Name, s.Name, k+1, r.MostReplicaShrinks, r.MostRequestChanges)
 				}
 			}
 		}

@@ -155,7 +155,7 @@ func (t *comparison) page() *records.Page {
 	if t.digest != "" {
 		p.Text("The policy of `learned` and `foresight` is `" + t.digest + "`.")
 	}
-	p.Text(fmt.Sprintf("In an hour the guards let %d changes of replicas pass, %d of cpu alone, in place, and %d others of requests:", t.guards.ReplicaChanges, t.guards.CPUChanges, t.guards.RequestChanges))
+	p.Text(fmt.Sprintf("After %d changes of replicas in an hour, %d of cpu alone, in place, and %d others of requests the guards let growth in place pass only; half as many shrink:", t.guards.ReplicaChanges, t.guards.CPUChanges, t.guards.RequestChanges))
 	p.Table(t.summary())
 	if t.few != nil {
 		p.Text(fmt.Sprintf("With %d changes of requests in an hour, those of cpu alone among them, the agents that resize often:", t.guards.RequestChanges))
