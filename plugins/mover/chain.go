@@ -152,19 +152,19 @@ func (m *Mover) mayGoOn(c *chain, number int) error {
 }
 
 // lands returns an error if the scheduler's filters refuse the replacement of a move's pod, or the waiting pod once all
-// pods of the moves have left.
+// pods of the moves have left. Some may have replacements and still be ending.
 func (m *Mover) lands(c *chain, number int) error {
-	pod, to := c.Moves[number].Pod, c.Moves[number].To
-	if why := m.cluster.Refusal(m.ctx, pod, to); why != "" {
-		m.keep(pod, refusedFor)
-		return end(refused, "a replacement of %s/%s does not fit on node %s: %s", pod.Namespace, pod.Name, to, why)
+	move := c.Moves[number]
+	if why := m.cluster.Refusal(m.ctx, []*v1.Pod{move.Pod}, kube.Place{Pod: move.Pod, Node: move.To}); why != "" {
+		m.keep(move.Pod, refusedFor)
+		return end(refused, "%s", why)
 	}
 	var leave []*v1.Pod
-	for _, move := range c.Moves[number:] {
+	for _, move := range c.Moves {
 		leave = append(leave, move.Pod)
 	}
-	if why := m.cluster.Refusal(m.ctx, c.Pod, c.Node, leave...); why != "" {
-		return end(lost, "node %s does not take the pod any more: %s", c.Node, why)
+	if why := m.cluster.Refusal(m.ctx, leave, kube.Place{Pod: c.Pod, Node: c.Node}); why != "" {
+		return end(lost, "%s", why)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -54,9 +55,9 @@ type Cluster interface {
 	Pod(namespace, name string) *v1.Pod
 	// Stays returns which pods a disruption budget, or what others say ([podspec.Others]), keeps where they are now.
 	Stays() func(*v1.Pod) bool
-	// Refusal returns why the scheduler's filters refuse a new pod in place of another one on a node, once the pod and
-	// those in gone have left their nodes; "" = they allow it.
-	Refusal(ctx context.Context, pod *v1.Pod, node string, gone ...*v1.Pod) string
+	// Refusal returns why the scheduler's filters refuse the first of some places, once the pods in gone have left their
+	// nodes; "" = they allow all. For a pod that has a node, they are asked for one that replaces it.
+	Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string
 	// Ends reports whether a pod on a node is being deleted. It is called in a pod's cycle.
 	Ends(node string) bool
 	// Activate lets the scheduler try pods at once.

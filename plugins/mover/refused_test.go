@@ -3,6 +3,7 @@ package mover
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 // What is refused is no move, and the next chain leaves that workload alone.
@@ -33,11 +35,44 @@ func TestRefusedMoveDoesNotCount(t *testing.T) {
 	})
 }
 
-// Refusal implements [Cluster].
-func (w *world) Refusal(_ context.Context, p *v1.Pod, _ string, _ ...*v1.Pod) string {
+// Refusal implements [Cluster]: a pod that is named, or one that has no room beside all pods that are there.
+func (w *world) Refusal(_ context.Context, gone []*v1.Pod, places ...kube.Place) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.unfit[p.Name]
+	for _, place := range places {
+		used := place.Pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+		for _, p := range w.pods {
+			if p.Spec.NodeName == place.Node && !slices.ContainsFunc(gone, func(g *v1.Pod) bool { return g.UID == p.UID }) {
+				used += p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+			}
+		}
+		switch why := w.unfit[place.Pod.Name]; {
+		case why != "":
+			return why
+		case used > 4000:
+			return place.Pod.Name + ": Insufficient cpu on " + place.Node
+		}
+	}
+	return ""
+}
+
+// Two pods leave one node one after the other: the first, which has its replacement, may still be ending.
+func TestTwoLeaveOneNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, policy.RepairEnabled)
+		w.nodes["a"], w.nodes["b"], w.nodes["c"] = nil, nil, nil
+		w.add("p-1", "p", "1500m", "a")
+		w.add("q-1", "q", "1500m", "a")
+		w.add("r-1", "r", "2500m", "b")
+		w.add("s-1", "s", "2500m", "c")
+		w.staying["r-1"], w.staying["s-1"] = true, true
+		w.dies = 20 * time.Second
+		w.add("large-1", "large", "3500m", "")
+		w.run(40 * time.Second)
+		require.ElementsMatch(t, []string{"p-1", "q-1"}, w.evicted)
+		require.Equal(t, []string{"a"}, w.where("large-1"))
+		w.requireNothingHeld()
+	})
 }
 
 // A pod whose replacement a filter refuses is not evicted, and the next chain leaves its workload alone.

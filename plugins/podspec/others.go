@@ -23,7 +23,7 @@ type Others struct {
 	in       map[string][]*v1.Pod // by namespace
 	newest   map[string]*v1.Pod   // by group
 	mixed    map[string]bool      // groups whose pods have other terms
-	spreads  map[string]bool      // groups whose pods have other topology spreads
+	spreads  map[string]bool      // groups whose pods have other hard topology spreads
 	varies   map[string]string    // by group, the pod whose term selects some of its pods
 	foreign  map[string]*term     // terms of pods that stand and that the model does not have
 	known    map[string]*term     // those that it has
@@ -83,7 +83,7 @@ func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 	o.each(func(p *v1.Pod) {
 		if g := Group(p, appLabel); Moves(p) {
 			o.mixed[g] = o.mixed[g] || !sameTerms(p, o.newest[g])
-			o.spreads[g] = o.spreads[g] || !equality.Semantic.DeepEqual(p.Spec.TopologySpreadConstraints, o.newest[g].Spec.TopologySpreadConstraints)
+			o.spreads[g] = o.spreads[g] || !equality.Semantic.DeepEqual(hardSpreads(p), hardSpreads(o.newest[g]))
 			if !maps.Equal(p.Labels, o.newest[g].Labels) {
 				o.odd[g] = append(o.odd[g], p)
 			}
@@ -159,6 +159,15 @@ func required(p *v1.Pod) []v1.PodAffinityTerm {
 	return nil
 }
 
+func hardSpreads(p *v1.Pod) (list []v1.TopologySpreadConstraint) {
+	for i := range p.Spec.TopologySpreadConstraints {
+		if c := &p.Spec.TopologySpreadConstraints[i]; hard(c) {
+			list = append(list, *c)
+		}
+	}
+	return list
+}
+
 func sameTerms(a, b *v1.Pod) bool {
 	return a == b || slices.EqualFunc(required(a), required(b), func(x, y v1.PodAffinityTerm) bool {
 		return x.TopologyKey == y.TopologyKey && (x.LabelSelector == nil) == (y.LabelSelector == nil) && metav1.FormatLabelSelector(x.LabelSelector) == metav1.FormatLabelSelector(y.LabelSelector) &&
@@ -195,6 +204,9 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 			list = append(list, "its anti-affinity, which selects "+what)
 		}
 	}
+	if o.spreads[group] {
+		list = append(list, "its topology spread, which not all pods of its workload have")
+	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]
 		if !hard(c) || !evenZones(c) {
@@ -204,8 +216,6 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 		switch {
 		case o.cordoned:
 			list = append(list, "its topology spread, while pods are on cordoned nodes")
-		case o.spreads[group]:
-			list = append(list, "its topology spread, which not all pods of its workload have")
 		case of != "":
 			list = append(list, "its topology spread, which counts "+of)
 		}

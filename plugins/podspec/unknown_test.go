@@ -113,7 +113,9 @@ func TestOthers(t *testing.T) {
 	require.Empty(t, NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
 	same.Spec.TopologySpreadConstraints[0].MaxSkew = 2 // a roll-out changes it
 	require.Equal(t, "its topology spread, which not all pods of its workload have", NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
-	same.Spec.TopologySpreadConstraints[0].MaxSkew = 1
+	same.Spec.TopologySpreadConstraints = nil // its replacement would have it
+	require.Equal(t, "its topology spread, which not all pods of its workload have", NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(same))
+	same.Spec.TopologySpreadConstraints = pod.DeepCopy().Spec.TopologySpreadConstraints
 	same.Name = "api-1"
 	require.Equal(t, "its topology spread, which counts shop/api-1", NewOthers([]*v1.Pod{pod, same}, nil, "").Unknown(pod))
 	pod.Spec.TopologySpreadConstraints[0].NodeTaintsPolicy = nil // Ignore

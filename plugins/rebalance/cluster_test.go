@@ -22,6 +22,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger/ledgertest"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -43,6 +44,7 @@ type cluster struct {
 	refuses   map[string]error  // evictions, by workload
 	staying   map[string]bool   // workloads that a budget keeps
 	unfit     map[string]string // why filters refuse a pod, by node
+	asked     int               // how often
 	recent    map[string]bool   // and of which a pod was evicted within the hour
 	lacks     string
 	unasked   error       // when rights are asked for
@@ -214,8 +216,14 @@ func (c *cluster) Stays() func(*v1.Pod) bool {
 }
 
 // Refusal implements [Site].
-func (c *cluster) Refusal(_ context.Context, _ *v1.Pod, node string, _ ...*v1.Pod) string {
-	return c.unfit[node]
+func (c *cluster) Refusal(_ context.Context, _ []*v1.Pod, places ...kube.Place) string {
+	c.asked++
+	for _, p := range places {
+		if why := c.unfit[p.Node]; why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // Lacks implements [Site].

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 func TestLargest(t *testing.T) {
@@ -50,11 +51,11 @@ func TestLargest(t *testing.T) {
 // nodesAlone are a site's nodes.
 type nodesAlone []*v1.Node
 
-func (s nodesAlone) Nodes() []*v1.Node                                         { return s }
-func (nodesAlone) Pods() []*v1.Pod                                             { return nil }
-func (nodesAlone) Refusal(context.Context, *v1.Pod, string, ...*v1.Pod) string { return "" }
-func (nodesAlone) Stays() func(*v1.Pod) bool                                   { return nil }
-func (nodesAlone) Lacks(context.Context) (string, error)                       { return "", nil }
+func (s nodesAlone) Nodes() []*v1.Node                                      { return s }
+func (nodesAlone) Pods() []*v1.Pod                                          { return nil }
+func (nodesAlone) Refusal(context.Context, []*v1.Pod, ...kube.Place) string { return "" }
+func (nodesAlone) Stays() func(*v1.Pod) bool                                { return nil }
+func (nodesAlone) Lacks(context.Context) (string, error)                    { return "", nil }
 func (nodesAlone) Evict(context.Context, string, int, *v1.Pod) error {
 	return nil
 }

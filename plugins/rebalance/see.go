@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -59,12 +60,14 @@ func (c *controller) see(ctx context.Context, w *work, u *unit, pods []*v1.Pod, 
 	return e
 }
 
-// refusal returns why the scheduler's filters refuse the replacement of a move's pod, once it and others have left.
-func (c *controller) refusal(ctx context.Context, m *move, others ...*v1.Pod) string {
-	if why := c.Site.Refusal(ctx, m.item.pod, m.to, others...); why != "" {
-		return fmt.Sprintf("a replacement of %s does not fit on node %s: %s", nameOf(m.item.pod), m.to, why)
+// refusal returns why the scheduler's filters refuse the replacement of a move's pod. A refusal holds for a while: the
+// question costs as much as the cluster is large.
+func (c *controller) refusal(ctx context.Context, m *move) string {
+	if now := c.clock.Now(); m.unfit == "" || now.Before(m.asked) || now.Sub(m.asked) >= unfitFor {
+		m.asked = now
+		m.unfit = c.Site.Refusal(ctx, []*v1.Pod{m.item.pod}, kube.Place{Pod: m.item.pod, Node: m.to})
 	}
-	return ""
+	return m.unfit
 }
 
 // lost returns why the moves of a unit cannot be made any more.
@@ -116,18 +119,14 @@ func (c *controller) lost(ctx context.Context, w *work, u *unit, n *v1.Node, s *
 	return ""
 }
 
-// refusals asks for each move of a unit that has not begun, once all of its pods have left.
+// refusals asks for all moves of a unit that has not begun, once all of its pods have left.
 func (c *controller) refusals(ctx context.Context, u *unit) string {
 	var leave []*v1.Pod
+	var places []kube.Place
 	for _, m := range u.moves {
-		leave = append(leave, m.item.pod)
+		leave, places = append(leave, m.item.pod), append(places, kube.Place{Pod: m.item.pod, Node: m.to})
 	}
-	for _, m := range u.moves {
-		if why := c.refusal(ctx, m, leave...); why != "" {
-			return why
-		}
-	}
-	return ""
+	return c.Site.Refusal(ctx, leave, places...)
 }
 
 // A scene is what matters to a unit of the pods of a cluster.

@@ -111,7 +111,7 @@ func TestLost(t *testing.T) {
 		{"where it goes is cordoned before", starting, func(c *cluster, u *unit) {
 			c.change(u.moves[1].to, func(n *v1.Node) { n.Spec.Unschedulable = true })
 		}, "is gone, cordoned or not ready"},
-		{"a filter refuses it", starting, func(c *cluster, u *unit) { c.unfit[u.moves[1].to] = "InterPodAffinity: no" }, ": InterPodAffinity: no"},
+		{"a filter refuses it", starting, func(c *cluster, u *unit) { c.unfit[u.moves[1].to] = "InterPodAffinity: no" }, "InterPodAffinity: no"},
 		{"a filter refuses it later", held, func(c *cluster, u *unit) { c.unfit[u.moves[1].to] = "InterPodAffinity: no" }, ""}, // it may pass
 		{"where it goes is cordoned", held, func(c *cluster, u *unit) {
 			c.change(u.moves[1].to, func(n *v1.Node) { n.Spec.Unschedulable = true })
@@ -154,8 +154,18 @@ func TestBlocked(t *testing.T) {
 		require.Contains(c, c.seen(w).blocked(m), "lacks cpu")
 		delete(c.pods, p.UID)
 		c.unfit[m.to] = "NodePorts: no"
-		require.Equal(c, "a replacement of "+nameOf(m.item.pod)+" does not fit on node "+m.to+": NodePorts: no", c.seen(w).blocked(m))
+		require.Equal(c, "NodePorts: no", c.seen(w).blocked(m))
 		clear(c.unfit)
+		again := c.seen(w)
+		asked := c.asked
+		require.Equal(c, "NodePorts: no", again.blocked(m))
+		require.Equal(c, asked, c.asked, "a refusal holds for a while")
+		time.Sleep(unfitFor)
+		require.Empty(c, c.seen(w).blocked(m))
+		c.unfit[m.to] = "NodePorts: no"
+		require.Equal(c, "NodePorts: no", c.seen(w).blocked(m), "an agreement does not")
+		clear(c.unfit)
+		time.Sleep(unfitFor)
 		w.units[0].inFlight = 2
 		other := w.units[0].moves[1] // it is away, and goes to the same node
 		other.to, other.begun = m.to, true

@@ -24,6 +24,8 @@ const (
 	// missing is how long there may be no replacement at all after a pod has ended: controllers make one in
 	// seconds, unless a quota or a webhook forbids it or the workload has become smaller.
 	missing = time.Minute
+	// unfitFor is how often the filters are asked again about a replacement that they refuse.
+	unfitFor = 10 * time.Second
 	// unseen is how long a pod must stand after its eviction lost its answer: it was not evicted.
 	unseen = 15 * time.Second
 	// keepEmpty is how long an emptied node stays cordoned, for somebody to remove it.
@@ -41,6 +43,9 @@ type move struct {
 	unsure      bool      // the answer to the eviction was lost
 	at          time.Time // of the eviction
 	maxGrace    time.Duration
+
+	unfit string    // why a filter refuses the replacement
+	asked time.Time // when it did
 }
 
 func (m *move) away() bool { return m.begun && !m.done }

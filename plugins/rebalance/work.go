@@ -36,9 +36,9 @@ type Site interface {
 	Nodes() []*v1.Node
 	// Stays returns which pods a disruption budget keeps where they are now.
 	Stays() func(*v1.Pod) bool
-	// Refusal returns why the scheduler's filters refuse a new pod in place of another one on a node, once the pod and
-	// those in gone have left their nodes; "" = they allow it.
-	Refusal(ctx context.Context, pod *v1.Pod, node string, gone ...*v1.Pod) string
+	// Refusal returns why the scheduler's filters refuse the first of some places, once the pods in gone have left their
+	// nodes; "" = they allow all. For a pod that has a node, they are asked for one that replaces it.
+	Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string
 	// Evict evicts a pod for a Rebalance, within the limits of all evictions, if so many at most
 	// were evicted for it within the hour.
 	Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
@@ -142,8 +143,8 @@ func (c *moverCluster) budgeted() func(*v1.Pod) bool {
 }
 
 // Refusal implements [mover.Cluster].
-func (c *moverCluster) Refusal(ctx context.Context, pod *v1.Pod, node string, gone ...*v1.Pod) string {
-	return c.next.refusal(ctx, pod, node, gone...)
+func (c *moverCluster) Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string {
+	return c.next.refusal(ctx, gone, places...)
 }
 
 // Ends implements [mover.Cluster].

@@ -41,11 +41,11 @@ type quiet struct {
 	refuses error // evictions
 }
 
-func (q *quiet) Pod(_, name string) *v1.Pod                                  { return q.pods[name] }
-func (q *quiet) Stays() func(*v1.Pod) bool                                   { return func(*v1.Pod) bool { return q.stays } }
-func (q *quiet) Refusal(context.Context, *v1.Pod, string, ...*v1.Pod) string { return "" }
-func (q *quiet) Activate(...*v1.Pod)                                         {}
-func (q *quiet) Evicted(context.Context) (int, error)                        { return 0, nil }
+func (q *quiet) Pod(_, name string) *v1.Pod                               { return q.pods[name] }
+func (q *quiet) Stays() func(*v1.Pod) bool                                { return func(*v1.Pod) bool { return q.stays } }
+func (q *quiet) Refusal(context.Context, []*v1.Pod, ...kube.Place) string { return "" }
+func (q *quiet) Activate(...*v1.Pod)                                      {}
+func (q *quiet) Evicted(context.Context) (int, error)                     { return 0, nil }
 func (q *quiet) Evict(_ context.Context, _ int, p *v1.Pod) error {
 	q.evicted <- p.Name
 	return q.refuses

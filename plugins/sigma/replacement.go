@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -44,31 +47,44 @@ func newReplacements(h fwk.Handle) *replacements {
 	return &replacements{pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), handle: h}
 }
 
-// refusal returns why the filters refuse a new pod in place of another one on a node, once the pod and those in gone
-// have left their nodes; "" = they allow it.
-func (r *replacements) refusal(ctx context.Context, pod *v1.Pod, node string, gone ...*v1.Pod) string {
+// refusal returns why the filters refuse the first of some places, once the pods in gone have left their nodes; "" = they
+// allow all. For a pod that has a node, they are asked for one that replaces it.
+func (r *replacements) refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.build(ctx); err != nil {
 		return "the scheduler's filters cannot be run: " + err.Error()
 	}
-	if err := r.look(append(slices.Clip(gone), pod)); err != nil {
+	if err := r.look(gone); err != nil {
 		return err.Error()
 	}
-	info, err := r.view.Snapshot.NodeInfos().Get(node)
-	if err != nil || info.Node() == nil {
-		return "node " + node + " is gone"
+	for _, p := range places {
+		name, pod := p.Pod.Namespace+"/"+p.Pod.Name, p.Pod.DeepCopy()
+		if pod.Spec.NodeName != "" {
+			name = "a replacement of " + name
+			pod.Spec.NodeName, pod.Status = "", v1.PodStatus{Phase: v1.PodPending}
+		}
+		if why := r.ask(ctx, pod, p.Node); why != "" {
+			return fmt.Sprintf("%s does not fit on node %s: %s", name, p.Node, why)
+		}
 	}
-	next := pod.DeepCopy()
-	next.Spec.NodeName, next.Status = "", v1.PodStatus{Phase: v1.PodPending}
+	return ""
+}
+
+// ask runs the filters for a pod and a node.
+func (r *replacements) ask(ctx context.Context, pod *v1.Pod, node string) string {
+	info, err := r.view.Snapshot.NodeInfos().Get(node)
+	if err != nil {
+		return "it is gone"
+	}
 	state := framework.NewCycleState()
-	nodes, status, by := r.filters.RunPreFilterPlugins(ctx, state, next)
+	nodes, status, by := r.filters.RunPreFilterPlugins(ctx, state, pod)
 	switch {
 	case !status.IsSuccess():
 	case !nodes.AllNodes() && !nodes.NodeNames.Has(node):
-		return fmt.Sprintf("%s: not on node %s", strings.Join(by.UnsortedList(), ", "), node)
+		return strings.Join(sets.List(by), ", ") + ": not among the nodes of the pod"
 	default:
-		status = r.filters.RunFilterPlugins(ctx, state, next, info)
+		status = r.filters.RunFilterPlugins(ctx, state, pod, info)
 	}
 	if status.IsSuccess() {
 		return ""
@@ -108,7 +124,7 @@ func (r *replacements) build(ctx context.Context) error {
 	return err
 }
 
-// look takes the cluster as it is without some pods.
+// look takes the cluster as it is without some pods. A pod on a node that does not exist is none of a node.
 func (r *replacements) look(gone []*v1.Pod) error {
 	pods, err := r.pods.List(labels.Everything())
 	if err != nil {
@@ -118,9 +134,15 @@ func (r *replacements) look(gone []*v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	leaves := func(p *v1.Pod) bool {
-		return p.Spec.NodeName == "" || podspec.Ended(p) || slices.ContainsFunc(gone, func(g *v1.Pod) bool { return g.UID == p.UID })
+	there, leaves := map[string]bool{}, map[types.UID]bool{}
+	for _, n := range nodes {
+		there[n.Name] = true
 	}
-	r.view.Snapshot = internalcache.NewSnapshot(slices.DeleteFunc(pods, leaves), nodes)
+	for _, p := range gone {
+		leaves[p.UID] = true
+	}
+	r.view.Snapshot = internalcache.NewSnapshot(slices.DeleteFunc(pods, func(p *v1.Pod) bool {
+		return !there[p.Spec.NodeName] || podspec.Ended(p) || leaves[p.UID]
+	}), nodes)
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/kubernetes/pkg/scheduler"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
 // replacementsIn has the default profile of kube-scheduler over some objects.
@@ -54,6 +56,10 @@ func TestRefusal(t *testing.T) {
 	lonely := db("a")
 	lonely.Spec.Affinity = apart(func(*v1.PodAffinityTerm) {})
 	claimed := db("a").PVC("data")
+	spread := db("a")
+	spread.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: "rack", WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+	}}
 	for _, tt := range []struct {
 		name string
 		db   *st.PodWrapper
@@ -71,18 +77,34 @@ func TestRefusal(t *testing.T) {
 		{"a rule for namespaces with a label", db("a"), byTeam, rack("b", "1"), false, "InterPodAffinity: node(s) didn't satisfy existing pods anti-affinity rules"},
 		{"a rule for other namespaces", db("a"), otherTeam, rack("b", "1"), false, ""},
 		{"its own rule in its own rack", lonely, other(), rack("b", "0"), false, ""},
+		{"its own spread", spread, other(), rack("b", "1"), false, ""},
 		{"a claim that does not exist", claimed, other(), rack("b", "1"), false, `VolumeRestrictions: persistentvolumeclaim "data" not found`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pod, on := tt.db.Obj(), tt.on.Obj()
 			pod.UID, on.UID = "1", "2"
-			r := replacementsIn(t, space, rack("a", "0"), tt.b, pod, on)
-			var gone []*v1.Pod
+			lost := pod.DeepCopy() // its node is gone
+			lost.Name, lost.UID, lost.Spec.NodeName = "lost", "3", "nowhere"
+			r := replacementsIn(t, space, lost, rack("a", "0"), tt.b, pod, on)
+			gone := []*v1.Pod{pod}
 			if tt.gone {
 				gone = append(gone, on)
 			}
-			require.Equal(t, tt.want, r.refusal(t.Context(), pod, "b", gone...))
-			require.Equal(t, "node c is gone", r.refusal(t.Context(), pod, "c"))
+			want := tt.want
+			if want != "" {
+				want = "a replacement of default/db-1 does not fit on node b: " + want
+			}
+			require.Equal(t, want, r.refusal(t.Context(), gone, kube.Place{Pod: pod, Node: "b"}))
+			require.Equal(t, "a replacement of default/db-1 does not fit on node c: it is gone", r.refusal(t.Context(), gone, kube.Place{Pod: pod, Node: "c"}))
 		})
 	}
+}
+
+// A pod that waits keeps its status: its controllers have said that it needs no claim.
+func TestRefusalOfWaitingPod(t *testing.T) {
+	pod := moving("db-1", "db").Req(cores("2")).Obj()
+	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "x", ResourceClaimTemplateName: new("x")}}
+	pod.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "x"}}
+	r := replacementsIn(t, node("a", 4).Obj(), pod)
+	require.Empty(t, r.refusal(t.Context(), nil, kube.Place{Pod: pod, Node: "a"}))
 }
