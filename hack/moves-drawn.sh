@@ -25,8 +25,8 @@ sum() {
 
 The clusters of the [oracle of constraints](oracle-constraints.md): 5 to 40 nodes; their ReplicaSets are Deployments of twice as many pods, without claims. `sigma-scheduler` places them, a third of the
 pods is taken away, and one plan of a Rebalance in mode Auto is carried out. A watch looks at each waiting pod ten times a second; a
-replacement is late after ten seconds without a node. In the second row labels and taints of nodes and labels of namespaces change every three seconds during the Rebalance; the wait of a replacement counts there
-if nothing changed from a second before it.
+replacement is late after ten seconds without a node. In the second row labels and taints of nodes and labels of namespaces change every six seconds during the Rebalance; a
+wait does not count there if something changed from a second before it to two seconds after its begin.
 
 | | clusters | moved | nodes freed | given up | of these by a filter before an eviction | longest wait, s | late |
 |---|---:|---:|---:|---:|---:|---:|---:|
