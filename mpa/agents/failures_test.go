@@ -184,7 +184,7 @@ func TestLimitsFailFromTheBeginning(t *testing.T) {
 }
 
 // What the pods call is down again and again: ten minutes after the last time the limit is what it
-// was, and for a third of the time before.
+// was, and until then it is lower for less than two thirds of the time.
 func TestLimitsInOutagesThatComeAndGo(t *testing.T) {
 	const before, hours = 30, 2
 	for _, test := range []struct{ down, every int }{{1, 5}, {2, 7}, {3, 10}, {3, 30}} {

@@ -19,9 +19,9 @@ import (
 )
 
 // evict evicts one pod that cannot be resized in place, so that its replacement is created
-// with the right size, if there may be room for the replacement. Pods that are not ready are
-// the first: nothing is lost with them, whatever the state of the others. A ready pod is evicted
-// only if it is one of at least two and all others are ready. Each pod that existed at the
+// with the right size, if there may be room for the replacement. Pods that are ill are the first:
+// nothing is lost with them, whatever the state of the others. Another pod is evicted only if it
+// is one of at least two and all are ready. Each pod that existed at the
 // start is evicted at most once.
 func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, c *count, want map[string]mpa.Resources) error {
 	pods, err := w.pods(ctx, u.direct) // the cache shows an eviction late
@@ -39,10 +39,10 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	full := map[string]bool{} // nodes whose pods have no room elsewhere
 	for _, victim := range victims(pods, c.evict) {
 		switch {
-		case !ready(victim) && u.clock.Now().Before(o.evicted.Add(evictionWait)):
+		case ill(victim) && u.clock.Now().Before(o.evicted.Add(evictionWait)):
 			c.note(victim, "to be evicted a moment after another one")
 			return nil
-		case !ready(victim):
+		case ill(victim):
 		case w.Replicas < 2:
 			c.note(victim, "not evicted, since there is no other")
 			return nil
@@ -76,7 +76,7 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	return nil
 }
 
-// victims returns the present pods that are to be evicted, those first that are not ready.
+// victims returns the present pods that are to be evicted, those first that are ill.
 func victims(pods []corev1.Pod, listed []*corev1.Pod) []*corev1.Pod {
 	wanted := map[types.UID]bool{}
 	for _, p := range listed {
@@ -89,10 +89,10 @@ func victims(pods []corev1.Pod, listed []*corev1.Pod) []*corev1.Pod {
 		}
 	}
 	rank := func(p *corev1.Pod) int {
-		if ready(p) {
-			return 1
+		if ill(p) {
+			return 0
 		}
-		return 0
+		return 1
 	}
 	slices.SortStableFunc(list, func(a, b *corev1.Pod) int { return cmp.Compare(rank(a), rank(b)) })
 	return list

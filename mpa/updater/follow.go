@@ -128,8 +128,8 @@ func (c *count) left(pod *corev1.Pod, want map[string]mpa.Resources) {
 }
 
 // resize requests the resizes that are needed and counts all pods. A resize that restarts
-// containers is requested at once for pods that are not ready, which lose nothing, and for one
-// ready pod at a time, while all are ready.
+// containers is requested at once for pods that are ill, and for one other pod at a time, while
+// all are ready.
 func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, a *v1alpha1.Actuation, pods []corev1.Pod, w *workload, want map[string]mpa.Resources) (*count, error) {
 	now, s := u.clock.Now(), a.Sizes
 	// As many evictions as pods: clocks differ, or the workload shrank. No more of them.
@@ -218,7 +218,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			c.note(pod, "somebody else changed its requests since")
 		case failed != nil:
 			c.waiting++
-		case plan.Restarts && ready(pod):
+		case plan.Restarts && !ill(pod):
 			restart = append(restart, i)
 			c.waiting++
 		default:

@@ -15,6 +15,7 @@
 package updater
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -269,4 +270,32 @@ func ready(p *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// illLag is the longest time from a kill until the kubelet reports the pod as not ready.
+const illLag = time.Minute
+
+// ill reports whether a restart or an eviction costs a pod nothing and a new size may help it: it
+// runs on no node, a container has ended with an error and does not run, or one ran out of memory
+// and the pod is not ready since. A pod that only starts, or waits for another service, is not ill.
+func ill(p *corev1.Pod) bool {
+	if ready(p) || p.DeletionTimestamp != nil {
+		return false
+	}
+	var unready time.Time
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			unready = c.LastTransitionTime.Time
+		}
+	}
+	return p.Spec.NodeName == "" || slices.ContainsFunc(slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool {
+		last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		switch {
+		case last == nil:
+			return false
+		case last.Reason == "OOMKilled":
+			return !unready.After(last.FinishedAt.Add(illLag))
+		}
+		return s.State.Running == nil && last.ExitCode != 0
+	})
 }
