@@ -1,6 +1,7 @@
 package mpa
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -118,13 +119,10 @@ func (s *size) bounds() {
 	}
 }
 
-// infeasible keeps the size below what a node could not give.
+// infeasible keeps each resource below what nodes could not give.
 func (s *size) infeasible() {
 	top := s.c.memory.Containers[s.i].Ceiling
-	if top == (Resources{}) {
-		return
-	}
-	if capped := s.want.Min(top); capped != s.want {
+	if capped := s.want.Min(Resources{cmp.Or(top.CPU, s.want.CPU), cmp.Or(top.Memory, s.want.Memory)}); capped != s.want {
 		s.noteAs("infeasible", "%s stays at %dm, %d MiB: its node cannot give more", s.spec.Name, capped.CPU, capped.Memory>>20)
 		s.want = capped
 	}

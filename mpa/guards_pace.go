@@ -18,15 +18,21 @@ func (x *draft) resizing() string {
 	}
 	for i := range x.live {
 		p := &x.live[i]
-		if p.Resize == NoResize || p.Resize == Infeasible {
-			continue
-		}
-		// A time far ahead is of another clock and is ignored.
-		if age := x.Time.Sub(p.ResizeSince); age < x.c.guards.Patience && age > -x.c.guards.Patience {
+		if x.awaits(p) {
 			return fmt.Sprintf("pod %s is being resized", p.Name)
 		}
 	}
 	return ""
+}
+
+// awaits reports whether a pod's resize may still be completed.
+func (x *draft) awaits(p *Pod) bool {
+	if p.Resize == NoResize || p.Resize == Infeasible {
+		return false
+	}
+	// A time far ahead is of another clock and is ignored.
+	age := x.o.Time.Sub(p.ResizeSince)
+	return age < x.c.guards.Patience && age > -x.c.guards.Patience
 }
 
 // unseen holds while the last action is not observed yet: the same dimension for the

@@ -40,8 +40,8 @@ type ContainerMemory struct {
 	Name string `json:"name"`
 	// Peaks of memory, one an hour at most, each larger than all after it.
 	Peaks Peaks `json:"peaks,omitempty"`
-	// Ceiling is the most that a pod had while nodes could not give any pod more, and the time
-	// of that.
+	// Ceiling is the most that a pod had, or was about to get, while nodes could not give most
+	// pods more, and the time of that; 0 = no ceiling for this resource.
 	Ceiling     Resources `json:"ceiling,omitzero"`
 	CeilingTime time.Time `json:"ceilingTime,omitzero"`
 }
@@ -160,7 +160,7 @@ func (c *Controller) remember(x *draft) {
 	for i := range m.Containers {
 		k := &m.Containers[i]
 		k.seen(x, &c.guards)
-		if !k.CeilingTime.After(o.Time.Add(-time.Hour)) {
+		if k.Ceiling == (Resources{}) || !k.CeilingTime.After(o.Time.Add(-time.Hour)) {
 			k.Ceiling, k.CeilingTime = Resources{}, time.Time{}
 		}
 	}
@@ -185,32 +185,50 @@ func (m *ContainerMemory) seen(x *draft, g *Guards) {
 		}
 	}
 	m.Peaks.Add(o.Time, most, g.PeakWindow)
-	if top, refused := ceiling(x.live, m.Name); refused {
-		m.Ceiling, m.CeilingTime = top, o.Time
+	if slices.ContainsFunc(x.live, func(p Pod) bool { return p.Resize == Infeasible }) {
+		m.Ceiling.CPU = x.ceiling(m.Name, func(r Resources) int64 { return r.CPU })
+		m.Ceiling.Memory = x.ceiling(m.Name, func(r Resources) int64 { return r.Memory })
+		m.CeilingTime = o.Time
 	}
 }
 
-// ceiling returns the most that a pod with an infeasible resize has of a container; refused is
-// false without one. Where other pods run with more, or are to get more, the nodes differ: the
-// ceiling is that of a few pods and not of the workload, and top is zero.
-func ceiling(pods []Pod, container string) (top Resources, refused bool) {
-	var others Resources
-	for i := range pods {
-		p := &pods[i]
-		for j := range p.Containers {
-			switch k := &p.Containers[j]; {
-			case k.Name != container:
-			case p.Resize == Infeasible:
-				top, refused = top.Max(k.Actual), true
-			case p.Phase == Running:
-				others = others.Max(k.Actual).Max(k.Request)
+// ceiling returns the ceiling of one resource of a container. It is 0 where at least as many
+// running pods have more than those with an infeasible resize, or wait for more, as there are of
+// these: the nodes differ, and the size is not that of a few pods. Otherwise it is the most that
+// any pod has. A size that a pod waits for is one of these within the guards' patience only.
+func (x *draft) ceiling(container string, of func(Resources) int64) int64 {
+	top, most, refused, more := int64(0), int64(0), 0, 0
+	each := func(visit func(p *Pod, has, asks int64)) {
+		for i := range x.live {
+			for _, k := range x.live[i].Containers {
+				if k.Name == container {
+					visit(&x.live[i], of(k.Actual), of(k.Request))
+				}
 			}
 		}
 	}
-	if others.CPU > top.CPU || others.Memory > top.Memory {
-		return Resources{}, refused
+	each(func(p *Pod, has, _ int64) {
+		if p.Resize == Infeasible {
+			refused++
+			top = max(top, has)
+		}
+	})
+	each(func(p *Pod, has, asks int64) {
+		if p.Resize == Infeasible || p.Phase != Running {
+			return
+		}
+		if max(has, asks) > top {
+			more++
+		}
+		if p.Resize == NoResize || x.awaits(p) {
+			has = max(has, asks)
+		}
+		most = max(most, has)
+	})
+	if more >= refused {
+		return 0
 	}
-	return top, refused
+	return max(top, most)
 }
 
 // Peaks of memory, ascending in time, each larger than all after it.

@@ -121,3 +121,98 @@ func TestInfeasiblePod(t *testing.T) {
 	assert.EqualValues(t, 3000, odd(t, 1, mpa.NoResize, 0)[40], "within 10 minutes")
 	assert.Equal(t, []int64{1500, 2250, 1500}, slices.Compact(odd(t, 10, mpa.NoResize, 0)), "all ten")
 }
+
+// mostly returns the sizes over an hour of ten pods whose agent asks for 1000m and 8 GiB, where the
+// nodes of most give 1 GiB at most. tenth edits the pods that are no part of those.
+func mostly(t *testing.T, refused int, tenth func(p *mpa.Pod, since time.Time)) (sizes []mpa.Resources) {
+	t.Helper()
+	target := mpatest.Web()
+	target.Replicas = mpa.Range{Min: 10, Max: 10}
+	c, err := mpa.NewController(target, mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
+		return mpa.Recommendation{Containers: []mpa.Resources{{CPU: 1000, Memory: 8 << 30}}}
+	}), mpa.DefaultGuards())
+	require.NoError(t, err)
+	size, since := mpa.Resources{CPU: 1000, Memory: 1 << 30}, mpatest.Begin
+	for after := time.Duration(0); after < 50*time.Minute; after += 15 * time.Second {
+		o := mpatest.Observation(mpatest.Begin.Add(after), 10, size, mpa.Resources{CPU: 500, Memory: 512 << 20})
+		for i := range o.Pods {
+			p := &o.Pods[i]
+			p.Containers[0].Actual.Memory = min(size.Memory, 1<<30)
+			switch {
+			case i >= refused:
+				tenth(p, since)
+			case size.Memory > 1<<30:
+				p.Resize, p.ResizeSince = mpa.Infeasible, since
+			}
+		}
+		if a := c.Decide(o).Action; a != nil {
+			size, since = a.Containers[0], o.Time
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes
+}
+
+// Where most pods are refused, the size neither climbs on nor stays, whatever a single other pod
+// waits for, and where one has more than they, it climbs no further than that.
+func TestMostPodsAreInfeasible(t *testing.T) {
+	waits := func(state mpa.Resize) func(*mpa.Pod, time.Time) {
+		return func(p *mpa.Pod, since time.Time) {
+			if p.Containers[0].Request.Memory > 1<<30 {
+				p.Resize, p.ResizeSince = state, since
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		tenth       func(*mpa.Pod, time.Time)
+		first, last int64 // most memory at any time and at the end, in MiB
+	}{
+		"one is Deferred for good":   {waits(mpa.Deferred), 1536, 1024},
+		"one is InProgress for good": {waits(mpa.InProgress), 1536, 1024},
+		"one has 1m more": {func(p *mpa.Pod, since time.Time) {
+			waits(mpa.Deferred)(p, since)
+			p.Containers[0].Request.CPU++
+			p.Containers[0].Actual.CPU++
+		}, 1536, 1024},
+		"one has the size": {func(p *mpa.Pod, _ time.Time) { p.Containers[0].Actual = p.Containers[0].Request }, 1536, 1536},
+	} {
+		sizes := mostly(t, 9, c.tenth)
+		top := slices.MaxFunc(sizes, func(a, b mpa.Resources) int { return int(a.Memory>>20 - b.Memory>>20) })
+		assert.Equal(t, c.first, top.Memory>>20, name)
+		assert.Equal(t, c.last, sizes[len(sizes)-1].Memory>>20, name)
+	}
+}
+
+// Each resource has a ceiling of its own, and one without is not written.
+func TestCeilingOfOneResource(t *testing.T) {
+	for name, edit := range map[string]func(i int, k *mpa.Container){
+		"half have more cpu": func(i int, k *mpa.Container) { k.Actual.CPU += int64(i / 5) },
+		"all have more cpu":  func(i int, k *mpa.Container) { k.Actual.CPU += int64(min(i, 1)) },
+	} {
+		c, err := mpa.NewController(mpatest.Web(), mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation {
+			return mpa.Recommendation{Containers: []mpa.Resources{{CPU: 1400, Memory: 2 << 30}}}
+		}), mpa.DefaultGuards())
+		require.NoError(t, err)
+		o := mpatest.Observation(mpatest.Begin, 10, mpatest.Size, mpatest.Use)
+		refused := 5
+		if name == "all have more cpu" {
+			refused = 1
+		}
+		for i := range o.Pods {
+			if i < refused {
+				o.Pods[i].Resize = mpa.Infeasible
+			}
+			edit(i, &o.Pods[i].Containers[0])
+		}
+		d := c.Decide(o)
+		require.Equal(t, []mpa.Resources{{CPU: 1400, Memory: 1 << 30}}, d.Action.Containers, name)
+		assert.Equal(t, mpa.Resources{Memory: 1 << 30}, c.Memory().Containers[0].Ceiling, name)
+	}
+	o := mpatest.Observation(mpatest.Begin, 2, mpatest.Size, mpatest.Use)
+	o.Pods[0].Resize = mpa.Infeasible
+	o.Pods[1].Containers[0].Actual = mpa.Resources{CPU: 2000, Memory: 2 << 30}
+	c, err := mpa.NewController(mpatest.Web(), mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation { return mpa.Recommendation{} }), mpa.DefaultGuards())
+	require.NoError(t, err)
+	c.Decide(o)
+	assert.Zero(t, c.Memory().Containers[0].CeilingTime, "no ceiling has a time")
+}

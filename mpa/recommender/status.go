@@ -85,7 +85,7 @@ func memoryOf(o *v1alpha1.MultidimPodAutoscaler, t *mpa.Target) (memory mpa.Memo
 			c.Peaks = append(c.Peaks, mpa.Peak{Time: p.Time.UTC(), Memory: podspec.Amount("memory", &p.Memory)})
 		}
 		if top := k.Ceiling; top != nil {
-			c.Ceiling, c.CeilingTime = amountsOf(v1alpha1.Amounts{CPU: &top.CPU, Memory: &top.Memory}), top.Time.UTC()
+			c.Ceiling, c.CeilingTime = amountsOf(v1alpha1.Amounts{CPU: top.CPU, Memory: top.Memory}), top.Time.UTC()
 		}
 		memory.Containers = append(memory.Containers, c)
 	}
@@ -138,7 +138,13 @@ func remembered(m mpa.Memory) *v1alpha1.Memory {
 			c.Peaks = append(c.Peaks, v1alpha1.Peak{Time: micro(p.Time), Memory: *bytes(p.Memory)})
 		}
 		if !k.CeilingTime.IsZero() {
-			c.Ceiling = &v1alpha1.Ceiling{Time: micro(k.CeilingTime), CPU: *millis(k.Ceiling.CPU), Memory: *bytes(k.Ceiling.Memory)}
+			c.Ceiling = &v1alpha1.Ceiling{Time: micro(k.CeilingTime)}
+			if k.Ceiling.CPU > 0 {
+				c.Ceiling.CPU = millis(k.Ceiling.CPU)
+			}
+			if k.Ceiling.Memory > 0 {
+				c.Ceiling.Memory = bytes(k.Ceiling.Memory)
+			}
 		}
 		out.Containers = append(out.Containers, c)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +22,8 @@ import (
 // evict evicts one pod that cannot be resized in place, so that its replacement is created
 // with the right size, if there may be room for the replacement. Pods that are ill are the first:
 // nothing is lost with them, whatever the state of the others. Another pod is evicted only if it
-// is one of at least two and all are ready. Each pod that existed at the
-// start is evicted at most once.
+// is one of at least two and all are ready. Each pod that existed at the start is evicted at most
+// once. Where the victims' nodes are many, the search for room goes on in the next reconcile.
 func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, c *count, want map[string]mpa.Resources) error {
 	pods, err := w.pods(ctx, u.direct) // the cache shows an eviction late
 	if err != nil {
@@ -35,8 +36,8 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 			well++
 		}
 	}
-	var nodes *corev1.NodeList
-	full := map[string]bool{} // nodes whose pods have no room elsewhere
+	var room *podspec.Room
+	searches, more := 0, false
 	for _, victim := range victims(pods, c.evict) {
 		switch {
 		case ill(victim) && u.clock.Now().Before(o.evicted.Add(evictionWait)):
@@ -54,24 +55,30 @@ func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 			c.note(victim, "not evicted: %s", why)
 			continue
 		}
-		if full[victim.Spec.NodeName] {
-			continue
-		}
-		if nodes == nil {
-			nodes = &corev1.NodeList{}
-			if err := u.direct.List(ctx, nodes); err != nil {
-				return err
+		if node := victim.Spec.NodeName; !o.full[node] {
+			if searches == maxSearches {
+				c.note(victim, "not evicted, room is looked for later")
+				more = true
+				continue
 			}
+			if room == nil {
+				if room, err = u.room(ctx); err != nil {
+					return err
+				}
+			}
+			if hasRoom(m, room, victim, w, want) {
+				return u.evictPod(ctx, m, o, own, c, victim)
+			}
+			if o.full == nil {
+				o.full = map[string]bool{}
+			}
+			o.full[node] = true
+			searches++
 		}
-		room, err := u.room(ctx, m, victim, w, want, nodes.Items)
-		if err != nil {
-			return err
-		}
-		if room {
-			return u.evictPod(ctx, m, o, own, c, victim)
-		}
-		full[victim.Spec.NodeName] = true
 		c.note(victim, "not evicted, since no other node has room")
+	}
+	if !more {
+		o.full = nil // the next search begins again
 	}
 	return nil
 }
@@ -125,9 +132,39 @@ func (u *updater) evictPod(ctx context.Context, m *v1alpha1.MultidimPodAutoscale
 	return nil
 }
 
-// room reports whether a pod's replacement may find room on one of the nodes. A pod whose
-// resize its node could not grant needs another node; in mode Recreate the same node will do.
-func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, pod *corev1.Pod, w *workload, want map[string]mpa.Resources, nodes []corev1.Node) (bool, error) {
+// roomAge is the age up to which the reconciles of all objects share the room that was read.
+const roomAge = time.Second
+
+// A sharedRoom is the room on all nodes at a time.
+type sharedRoom struct {
+	mu   sync.Mutex
+	room *podspec.Room
+	time time.Time
+}
+
+// room returns the room on all nodes. It is read once in roomAge, as pods and objects may be many.
+func (u *updater) room(ctx context.Context) (*podspec.Room, error) {
+	s := &u.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if age := u.clock.Since(s.time); s.room != nil && age >= 0 && age < roomAge {
+		return s.room, nil
+	}
+	var nodes corev1.NodeList
+	if err := u.direct.List(ctx, &nodes); err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := u.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // only read
+		return nil, err
+	}
+	s.room, s.time = podspec.NewRoom(nodes.Items, pods.Items), u.clock.Now()
+	return s.room, nil
+}
+
+// hasRoom reports whether a pod's replacement may find room. A pod whose resize its node could
+// not grant needs another node; in mode Recreate the same node will do.
+func hasRoom(m *v1alpha1.MultidimPodAutoscaler, room *podspec.Room, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) bool {
 	next := pod.DeepCopy()
 	next.Status = corev1.PodStatus{ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus}
 	plan := actuate.PlanPod(pod, &w.Template.Spec, want)
@@ -136,12 +173,5 @@ func (u *updater) room(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, p
 			next.Spec.Containers[i].Resources = to
 		}
 	}
-	if m.Spec.Mode != v1alpha1.ModeRecreate {
-		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
-	}
-	var pods corev1.PodList
-	if err := u.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil { // only read
-		return false, err
-	}
-	return podspec.HasRoom(next, nodes, pods.Items), nil
+	return room.Has(next, pod, m.Spec.Mode != v1alpha1.ModeRecreate)
 }

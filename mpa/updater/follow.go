@@ -27,6 +27,8 @@ const (
 	// webhookLag is how long the webhook's cache may not know a size: a pod that is evicted
 	// within it would come back with its former one.
 	webhookLag = 2 * time.Second
+	// maxSearches is the most nodes for whose pods a reconcile looks for room elsewhere.
+	maxSearches = 20
 )
 
 // A count of pods by what stands between them and their size.

@@ -37,6 +37,7 @@ type updater struct {
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object
+	shared  sharedRoom
 }
 
 // An object is what the updater knows of a MultidimPodAutoscaler besides the cached copy.
@@ -55,6 +56,8 @@ type object struct {
 	room           room
 	looked, warned time.Time
 	evicted        time.Time // of the last eviction
+	// full has the nodes whose pods found no room elsewhere, until all victims had their turn.
+	full map[string]bool
 }
 
 // Reconcile carries out the recommendation for one object.

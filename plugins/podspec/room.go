@@ -6,49 +6,73 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// HasRoom reports whether a pod may find room on one of the nodes, beside the pods that
-// stand there: by what it needs, its selector, cordons and taints. Upstream's filters know
-// more (anti-affinity, volumes, ports), so true is no promise. The pod itself, if it is
-// among the pods, takes nothing. What a resource driver has served it does not count on
-// nodes without any of that in their allocatable, where drivers serve it.
-func HasRoom(pod *v1.Pod, nodes []v1.Node, pods []v1.Pod) bool {
-	used := map[string]map[string]int64{} // by node and dimension
+// Room is the free capacity of nodes beside the pods that run there. It reads all pods once, for
+// any number of questions.
+type Room struct {
+	nodes    []v1.Node
+	capacity []map[string]int64          // by node and dimension
+	used     map[string]map[string]int64 // by the node's name and dimension
+}
+
+// NewRoom returns the room on nodes with these pods.
+func NewRoom(nodes []v1.Node, pods []v1.Pod) *Room {
+	r := &Room{nodes: nodes, used: map[string]map[string]int64{}}
+	for i := range nodes {
+		r.capacity = append(r.capacity, Amounts(nodes[i].Status.Allocatable))
+	}
 	for i := range pods {
 		p := &pods[i]
-		if p.Spec.NodeName == "" || p.UID == pod.UID || Ended(p) {
+		if p.Spec.NodeName == "" || Ended(p) {
 			continue
 		}
-		on := used[p.Spec.NodeName]
+		on := r.used[p.Spec.NodeName]
 		if on == nil {
 			on = map[string]int64{}
-			used[p.Spec.NodeName] = on
+			r.used[p.Spec.NodeName] = on
 		}
 		for dimension, n := range Demand(p) {
 			on[dimension] = min(on[dimension]+n, binpack.MaxValue)
 		}
 	}
-	demand, selector := Demand(pod), NewSelector(pod)
+	return r
+}
+
+// Has reports whether a pod may find room on one of the nodes: by its demand, its selector, cordons
+// and taints. Upstream has more filters (anti-affinity, volumes, ports), so true is no promise. It
+// replaces a pod that runs, which takes nothing then; elsewhere leaves out that one's node. What a
+// resource driver has served it does not count on nodes without any of that in their allocatable,
+// where drivers serve it.
+func (r *Room) Has(pod, replaced *v1.Pod, elsewhere bool) bool {
+	demand, selector, own := Demand(pod), NewSelector(pod), Demand(replaced)
 	served := map[string]bool{}
 	if claim := pod.Status.ExtendedResourceClaimStatus; claim != nil {
 		for _, m := range claim.RequestMappings {
 			served[m.ResourceName] = true
 		}
 	}
-	for i := range nodes {
-		n := &nodes[i]
-		if !n.Spec.Unschedulable && selector.Admits(n) && fits(demand, Amounts(n.Status.Allocatable), used[n.Name], served) {
+	for i := range r.nodes {
+		n := &r.nodes[i]
+		var back map[string]int64
+		if n.Name == replaced.Spec.NodeName {
+			if elsewhere {
+				continue
+			}
+			back = own
+		}
+		if !n.Spec.Unschedulable && selector.Admits(n) && fits(demand, r.capacity[i], r.used[n.Name], back, served) {
 			return true
 		}
 	}
 	return false
 }
 
-func fits(demand, capacity, used map[string]int64, served map[string]bool) bool {
+// fits reports whether a demand fits beside what is used, of which a part is given back.
+func fits(demand, capacity, used, back map[string]int64, served map[string]bool) bool {
 	for dimension, n := range demand {
 		if capacity[dimension] == 0 && served[dimension] {
 			continue
 		}
-		if capacity[dimension]-used[dimension] < n {
+		if capacity[dimension]-used[dimension]+back[dimension] < n {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package podspec_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -64,7 +65,56 @@ func TestHasRoom(t *testing.T) {
 			if tt.pod != nil {
 				tt.pod(next)
 			}
-			require.Equal(t, tt.want, podspec.HasRoom(next, []v1.Node{n}, tt.pods))
+			replaced := podOf("none")
+			if len(tt.pods) > 0 && tt.pods[0].UID == next.UID {
+				replaced = &tt.pods[0]
+			}
+			require.Equal(t, tt.want, podspec.NewRoom([]v1.Node{n}, tt.pods).Has(next, replaced, false))
 		})
 	}
+}
+
+// One reading of the pods answers for several pods as a reading for each does, and the node that is
+// left out counts for nothing.
+func TestRoomIsReadOnce(t *testing.T) {
+	var nodes []v1.Node
+	for _, name := range []string{"m", "n"} {
+		n := v1.Node{Status: v1.NodeStatus{Allocatable: list("cpu", "4", "memory", "8Gi", "pods", "10")}}
+		n.Name = name
+		nodes = append(nodes, n)
+	}
+	a, b := podOf("a", standsOn("n"), requests("cpu", "3")), podOf("b", standsOn("m"), requests("cpu", "2"))
+	room := podspec.NewRoom(nodes, []v1.Pod{*a, *b})
+	of := func(name, cpu string) *v1.Pod { return podOf(name, requests("cpu", cpu)) }
+	for range 2 { // a question changes nothing
+		require.True(t, room.Has(of("a", "4"), a, false), "on its own node")
+		require.False(t, room.Has(of("a", "4"), a, true))
+		require.True(t, room.Has(of("a", "2"), a, true))
+		require.True(t, room.Has(of("b", "4"), b, false))
+		require.False(t, room.Has(of("b", "4"), b, true))
+		require.False(t, room.Has(of("c", "3"), podOf("none"), false))
+	}
+}
+
+// A cluster of 30,000 pods on 600 nodes, and a question of which no node has the room.
+func BenchmarkRoom(b *testing.B) {
+	nodes, pods := make([]v1.Node, 600), make([]v1.Pod, 30_000)
+	for i := range nodes {
+		nodes[i].Name, nodes[i].Status.Allocatable = fmt.Sprint(i), list("cpu", "64", "memory", "256Gi", "pods", "110")
+	}
+	for i := range pods {
+		pods[i] = *podOf(fmt.Sprint("p", i), standsOn(fmt.Sprint(i%600)), requests("cpu", "1", "memory", "1Gi"))
+	}
+	next := podOf("next", requests("cpu", "63"))
+	b.Run("read", func(b *testing.B) {
+		for b.Loop() {
+			podspec.NewRoom(nodes, pods)
+		}
+	})
+	room := podspec.NewRoom(nodes, pods)
+	b.Run("ask", func(b *testing.B) {
+		for b.Loop() {
+			room.Has(next, &pods[0], true)
+		}
+	})
 }

@@ -339,7 +339,7 @@ type ContainerMemory struct {
 	// +optional
 	// +listType=atomic
 	Peaks []Peak `json:"peaks,omitempty"`
-	// Ceiling is what a pod had when its node could not grant more.
+	// Ceiling is what pods had when nodes could not grant more to most.
 	// +optional
 	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
@@ -350,11 +350,13 @@ type Peak struct {
 	Time   metav1.MicroTime  `json:"time"`
 }
 
-// Ceiling is what a pod had when its node could not grant more.
+// Ceiling is what pods had when nodes could not grant more to most; a resource without is left out.
 type Ceiling struct {
-	CPU    resource.Quantity `json:"cpu"`
-	Memory resource.Quantity `json:"memory"`
-	Time   metav1.MicroTime  `json:"time"`
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	Time   metav1.MicroTime   `json:"time"`
 }
 
 // Actuation is how far a recommendation is carried out.
