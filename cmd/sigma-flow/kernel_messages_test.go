@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	messagePeer = nodetest.AddressPeer + ":9001"
+	messagePeer = nodetest.AddressPeer + ":9100"
 	// connections are persistent, and each sends a message, waits for the answer, and thinks.
 	connections = 16
 	think       = 200 * time.Millisecond // in the mean, exponential

@@ -179,7 +179,7 @@ func (more) Recommend(o *mpa.Observation) mpa.Recommendation {
 
 // swing wants one replica more and one less in turn: three more and three less may pass in an
 // hour, and one more at the end.
-type swing struct{ more }
+type swing struct{}
 
 func (swing) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return mpa.Recommendation{Replicas: o.Replicas ^ 1, Source: "swing", Reason: "never at rest"}
