@@ -75,7 +75,7 @@ func (d *doubt) end(b *blame, now time.Time) {
 }
 
 func (d *doubt) wait() time.Duration {
-	wait := time.Duration(doubtFirst)
+	wait := doubtFirst
 	for range min(d.Tries, 8) {
 		wait *= doubtMore
 	}

@@ -55,7 +55,7 @@ func TestAsk(t *testing.T) {
 	require.Equal(t, map[string]string{"late": "node.kubernetes.io/not-ready:NoExecute"}, q.Unready)
 	require.Equal(t, "the pod does not tolerate the taint gpu=yes:NoSchedule", q.Refusal("gpu"))
 	require.Equal(t, "0/6 nodes are available", q.Waits)
-	require.Equal(t, []string{"its volumes", "its resource claims", "its host ports", "its topology spread", "its pod affinity", "its anti-affinity, which not all pods of its workload have"}, q.Beyond)
+	require.Equal(t, []string{"its volumes", "its resource claims", "its host ports", "its topology spread", "its pod affinity", "its anti-affinity, which not all pods of its workload have", "its topology spread, which not all pods of its workload have"}, q.Beyond)
 	state := q.State.Columns()
 	require.Equal(t, 4.0, state.Known.Expected[q.State.AppIndex(q.App)])
 	require.EqualValues(t, 1, state.Seen()[q.State.AppIndex(q.App)], "it has arrived, as in a scheduler")
@@ -65,7 +65,7 @@ func TestAsk(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "full", q.Node)
 	require.Equal(t, []string{"full", "labelled"}, names(q, q.Allowed), "it is not in its own way")
-	require.Equal(t, []string{"its anti-affinity, which not all pods of its workload have"}, q.Beyond)
+	require.Equal(t, []string{"its anti-affinity, which not all pods of its workload have", "its topology spread, which not all pods of its workload have"}, q.Beyond)
 
 	q, err = p.Ask("shop/pinned-1", "", "open", nil)
 	require.NoError(t, err)
