@@ -24,7 +24,7 @@ const (
 	// connections are persistent, and each sends a message, waits for the answer, and thinks.
 	connections = 16
 	think       = 200 * time.Millisecond // in the mean, exponential
-	// Every tenth message is long: what comes after it on the connection is short again.
+	// Every tenth message is long. The next one of its connection is short again.
 	longMessage = 1_000_000
 	// messageLoad is that of the other flows, each on a connection of its own.
 	messageLoad = .6
@@ -40,7 +40,7 @@ const (
 
 const noGap = time.Minute
 
-// messageRow is what short messages took in each way.
+// A messageRow has the completion times of short messages by each rule.
 type messageRow struct {
 	seed       uint64
 	thresholds flow.Thresholds

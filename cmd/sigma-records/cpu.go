@@ -13,7 +13,7 @@ import (
 // cpu measures a command as the pages measure theirs.
 func (p *program) cpu() *cobra.Command {
 	return &cobra.Command{
-		Use: "cpu COMMAND [ARGUMENT…]", Short: "Runs a command, and prints its CPU-seconds with those of what it started and waited for",
+		Use: "cpu COMMAND [ARGUMENT…]", Short: "Runs a command and prints its CPU-seconds, with those of its child processes",
 		Args: cobra.MinimumNArgs(1), DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.running = true

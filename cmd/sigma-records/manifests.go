@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/manifest"
 )
 
-// manifests counts what a plan makes of manifests of others.
+// manifests counts the objects of public manifests by their treatment in a plan.
 func (p *program) manifests() *cobra.Command {
 	return &cobra.Command{
 		Use: "manifests NAME=FOLDER…", Short: "Counts what sigma plan --manifests makes of folders of manifests",

@@ -125,7 +125,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 	f.IntVar(&s.Hosts, "hosts", 0, "hosts of a fabric; 0 = one link")
 	f.BoolVar(&s.Exact, "exact", false, "share all ports of the fabric at once; for fair, bands, tuned and hinted")
 	f.IntVar(&s.Connections, "connections", 0, "connections of the link that carry the flows as messages; 0 = one for each flow")
-	f.DurationVar(&s.Gap, "gap", 20*time.Millisecond, "with --connections: a silence that ends what a connection has sent, for the bands")
+	f.DurationVar(&s.Gap, "gap", 20*time.Millisecond, "with --connections: a silence of this length ends a message of a connection, for the bands")
 	f.IntVar(&s.Flows, "flows", defaultFlows, "flows of each seed, of which the first tenth does not count")
 	f.IntVar(&s.Seeds, "seeds", seeds, "number of runs of each policy")
 	f.Uint64Var(&s.Seed, "seed", 1, "seed of the first run")

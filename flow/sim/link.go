@@ -9,7 +9,7 @@ import (
 
 // A Link serves flows at a rate. It may be used again, by one goroutine at a time.
 type Link struct {
-	Gap   float64 // seconds: so long a silence ends what a connection has sent
+	Gap   float64 // seconds: a silence of this length ends a message of a connection
 	rate  float64 // bytes per second
 	bands [flow.MostBands]band
 	queue heap

@@ -54,8 +54,9 @@ type wait struct {
 	excused, told bool
 }
 
-// TestDrawnMoves moves pods of generated clusters by a Rebalance in mode Auto: no replacement waits longer than the start time. With SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change meanwhile. SIGMA_MOVES names the folder of the clusters;
-// a line of each is written to SIGMA_MOVES_OUT.
+// TestDrawnMoves moves pods of generated clusters by a Rebalance in mode Auto: no replacement waits longer than the start time. With
+// SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change meanwhile. SIGMA_MOVES names the folder of the clusters; a line of each is
+// written to SIGMA_MOVES_OUT. The cluster of the gate has at least one move.
 func TestDrawnMoves(t *testing.T) {
 	folder := os.Getenv("SIGMA_MOVES")
 	if folder == "" {
@@ -103,6 +104,9 @@ func moveAll(t *testing.T, of *drawn) {
 		require.NoError(t, out.Close())
 	}
 	require.Empty(t, l.late)
+	if os.Getenv("SIGMA_MOVES") == "" {
+		require.Positive(t, r.Status.Progress.Moved)
+	}
 	l.s.Stop(t)
 }
 

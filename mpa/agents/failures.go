@@ -164,7 +164,8 @@ func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	return false
 }
 
-// excuseSince makes the learner forget all windows since failures began, and Limits what it took back.
+// excuseSince makes the learner forget all windows since failures began, and makes Limits forget its
+// withdrawals of that time.
 func (a *Capacity) excuseSince(begun time.Time) {
 	a.pardoned = begun
 	a.excuse(func(w *capacity.Window) bool { return !w.Time.Before(begun) })

@@ -183,7 +183,7 @@ func TestLimitsFailFromTheBeginning(t *testing.T) {
 	require.Equal(t, int32(40), r.limit)
 }
 
-// What the pods call is down again and again: ten minutes after the last time the limit is what it
+// A service that the pods call fails again and again: ten minutes after the last time the limit is as it
 // was, and until then it is lower for less than two thirds of the time.
 func TestLimitsInOutagesThatComeAndGo(t *testing.T) {
 	const before, hours = 30, 2

@@ -60,9 +60,9 @@ type WorseLimit struct {
 	Reason string    `json:"reason"`
 }
 
-// stands reports whether a limit still counts as worse. Where requests failed it is tried again
+// worseStill reports whether a limit still counts as worse. Where requests failed it is tried again
 // after a time, which doubles with each time that it has failed.
-func (l *Limits) stands(now time.Time, w *WorseLimit) bool {
+func (l *Limits) worseStill(now time.Time, w *WorseLimit) bool {
 	if !w.Failed {
 		return true
 	}
@@ -175,7 +175,7 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	}
 	back, beyond := false, false
 	for _, w := range l.worse {
-		if !l.stands(o.Time, &w) {
+		if !l.worseStill(o.Time, &w) {
 			continue
 		}
 		// The guard of memory stands above all.

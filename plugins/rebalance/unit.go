@@ -24,7 +24,7 @@ const (
 	// missing is how long there may be no replacement at all after a pod has ended: controllers make one in
 	// seconds, unless a quota or a webhook forbids it or the workload has become smaller.
 	missing = time.Minute
-	// unfitFor is how often the filters are asked again about a replacement that they refuse.
+	// unfitFor is the time from a refusal of the filters until they run again for that replacement.
 	unfitFor = 10 * time.Second
 	// unseen is how long a pod must stand after its eviction lost its answer: it was not evicted.
 	unseen = 15 * time.Second
