@@ -272,11 +272,8 @@ func TestKnativeFaults(t *testing.T) {
 		rounds, err = strconv.Atoi(text)
 		require.NoError(t, err)
 	}
-	faults := knativeFaults
-	if !testing.Short() { // the race detector finds nothing else there
-		faults = slices.Concat(faults, targetFaults)
-	}
-	for i, fault := range faults {
+	onOneGoroutine(t)
+	for i, fault := range slices.Concat(knativeFaults, targetFaults) {
 		t.Run(fault.name, func(t *testing.T) {
 			var canaries, lost, split float64
 			outcomes := map[knative.Phase]int{}

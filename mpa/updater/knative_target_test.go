@@ -354,6 +354,7 @@ func TestKnativeTarget(t *testing.T) {
 
 // A target that is worse goes, and is not tried again; one that was kept before it returns.
 func TestKnativeTargetWorse(t *testing.T) {
+	onOneGoroutine(t)
 	s := newKnativeSite(t, seeded(2, 2))
 	s.phase(knative.Promoted)
 	s.learned, s.lateTried = 60, .3
@@ -382,6 +383,7 @@ func TestKnativeTargetWorse(t *testing.T) {
 
 // A copy of a Service has the annotation of the first, whose Revision is not its own.
 func TestKnativeTargetCopied(t *testing.T) {
+	onOneGoroutine(t)
 	s := newKnativeSite(t, seeded(2, 1))
 	s.phase(knative.Promoted)
 	s.learned = 60
@@ -410,6 +412,7 @@ func TestKnativeTargetCopied(t *testing.T) {
 
 // The way back of a target does not wait for an older object of the same Service.
 func TestKnativeTargetOlder(t *testing.T) {
+	onOneGoroutine(t)
 	s := newKnativeSite(t, seeded(2, 1))
 	s.phase(knative.Promoted)
 	s.learned = 60
@@ -428,6 +431,7 @@ func TestKnativeTargetOlder(t *testing.T) {
 
 // Where there are too few requests to tell, nothing is wrong.
 func TestKnativeTargetFewRequests(t *testing.T) {
+	onOneGoroutine(t)
 	s := newKnativeSite(t, seeded(2, 1))
 	s.phase(knative.Promoted)
 	s.learned = 60

@@ -226,6 +226,9 @@ func TestModes(t *testing.T) {
 func TestLimits(t *testing.T) {
 	for _, skew := range []time.Duration{0, 2 * time.Minute, -2 * time.Minute, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
+			if skew != 0 {
+				onOneGoroutine(t)
+			}
 			w := newWorld(t, v1alpha1.ModeInPlace)
 			type change struct {
 				at   time.Duration

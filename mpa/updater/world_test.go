@@ -283,3 +283,11 @@ func (w *world) kubelet(reason string) {
 		require.NoError(w.t, w.api.Status().Update(w.t.Context(), &p))
 	}
 }
+
+// onOneGoroutine leaves a long test of virtual time to the runs without the race detector, which has nothing to find there.
+func onOneGoroutine(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("virtual time on one goroutine")
+	}
+}

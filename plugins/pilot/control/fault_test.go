@@ -111,6 +111,9 @@ func TestFaultsInEachPhase(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "killed" {
+				t.Skip("a step on one goroutine: the race detector has nothing to find")
+			}
 			for range rounds(t) {
 				b, in := newBench(t), []string{}
 				b.walk(func(phase pilot.Phase) { in = append(in, string(phase)); hit(b, phase) })
@@ -122,6 +125,9 @@ func TestFaultsInEachPhase(t *testing.T) {
 
 // TestFaultsOfWork: a training or judgement that cannot be done ends with the reason, and puts nothing in the cluster.
 func TestFaultsOfWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("TestJob has the same goroutines under the race detector")
+	}
 	cut := func(b *bench) {
 		files, err := filepath.Glob(filepath.Join(b.r.folder(b.pilot()), segmentsDir, "events", "*.gz"))
 		require.NoError(b.t, err)

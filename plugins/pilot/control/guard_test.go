@@ -354,6 +354,9 @@ func TestPrunedPolicies(t *testing.T) {
 // While a policy is in force that spreads pods, one that is retrained on the week before would have saved
 // something on the newest days: that is a reason to train, and those days judge nothing.
 func TestRegret(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a step on one goroutine: the race detector has nothing to find")
+	}
 	b := newBench(t)
 	var past bytes.Buffer
 	ledgertest.Days(t, &past, friday.Truncate(day).Add(-9*day-time.Hour), friday, 1)

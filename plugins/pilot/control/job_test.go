@@ -183,6 +183,9 @@ func (b *bench) told() string {
 // TestJobsThatFail: however a Job ends without a result, the training ends with the reason, the loop rests until the
 // schedule, and no Job stays.
 func TestJobsThatFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a step on one goroutine: the race detector has nothing to find")
+	}
 	for want, fault := range map[string]func(*bench, *batchv1.Job){
 		"failed: BackoffLimitExceeded: it has failed": func(b *bench, job *batchv1.Job) {
 			b.end(job, batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, "it has failed")

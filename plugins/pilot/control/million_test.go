@@ -142,6 +142,9 @@ func (c *city) minute(n int, begin float64, pods int, rng *rand.Rand) {
 // only: memory is flat, the disk has what is allowed, and the replay of each segment comes to the
 // nodes that were in use. `make pilot-recording` does it with a million events.
 func TestRecording(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and memory is measured: not for the race detector")
+	}
 	debug.FreeOSMemory() // what tests before had
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
 		t.Logf("the most memory is that of all tests so far: %v", err)
@@ -196,9 +199,7 @@ func TestRecording(t *testing.T) {
 	require.LessOrEqual(t, heaps[len(heaps)-1], heaps[1]+heaps[1]/2+8<<20, "memory grows with the days")
 	peak := peakMemory(t)
 	t.Logf("%d events; most memory of the process %.0f MiB, with what writes the log", c.events, mib(peak))
-	if !testing.Short() { // the race detector, which runs with -short, has several times the memory
-		require.LessOrEqual(t, mib(peak), 200.)
-	}
+	require.LessOrEqual(t, mib(peak), 200.)
 	require.GreaterOrEqual(t, c.events, *recordedEvents*9/10)
 
 	for _, g := range list {
