@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -41,6 +43,8 @@ type landings struct {
 	s      *e2e.Scheduler
 	spaces []string
 
+	scaled bool // once
+
 	mu      sync.Mutex
 	changed time.Time // the last change of the world
 	waits   map[types.UID]*wait
@@ -54,9 +58,10 @@ type wait struct {
 	excused, told bool
 }
 
-// TestDrawnMoves moves pods of generated clusters by a Rebalance in mode Auto: no replacement waits longer than the start time. With
-// SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change meanwhile. SIGMA_MOVES names the folder of the clusters; a line of each is
-// written to SIGMA_MOVES_OUT. The cluster of the gate has at least one move.
+// TestDrawnMoves moves pods of generated clusters by Rebalances in mode Auto: no replacement waits longer than the start time. Before each
+// of SIGMA_MOVES_ROUNDS (1) the Deployments are scaled at random. With SIGMA_MOVES_CHANGE=1 labels, taints and namespaces change during a
+// Rebalance. SIGMA_MOVES names the folder of the clusters; a line of each is written to SIGMA_MOVES_OUT. The cluster of the gate has at
+// least one move.
 func TestDrawnMoves(t *testing.T) {
 	folder := os.Getenv("SIGMA_MOVES")
 	if folder == "" {
@@ -83,8 +88,40 @@ func moveAll(t *testing.T, of *drawn) {
 	applyPolicy(t, l.c, "general-k0", "general")
 	l.s = l.c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+filepath.Join(t.TempDir(), "decisions.jsonl")))
 	l.build(of)
+	rounds := 1
+	if text := os.Getenv("SIGMA_MOVES_ROUNDS"); text != "" {
+		var err error
+		rounds, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
+	rng, sum, unfit := rand.New(rand.NewPCG(uint64(len(of.Nodes)), uint64(len(of.Deployments)))), v1alpha1.RebalanceProgress{}, 0
+	for range rounds {
+		if !l.scale(of, rng) {
+			t.Skip("no workload of the cluster has room")
+		}
+		p, refused := l.round()
+		sum.Moved, sum.Freed, sum.GivenUp, unfit = sum.Moved+p.Moved, sum.Freed+p.Freed, sum.GivenUp+p.GivenUp, unfit+refused
+	}
+	if path := os.Getenv("SIGMA_MOVES_OUT"); path != "" {
+		out, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(out, "%s %d %d %d %d %d %.1f %d\n", filepath.Base(t.Name()), rounds, sum.Moved, sum.Freed, sum.GivenUp, unfit, l.longest.Seconds(), len(l.late))
+		require.NoError(t, err)
+		require.NoError(t, out.Close())
+	}
+	require.Empty(t, l.late)
+	if os.Getenv("SIGMA_MOVES") == "" {
+		require.Positive(t, sum.Moved)
+	}
+	l.s.Stop(t)
+}
+
+// round carries out one plan, watched, and counts the moves that a filter refused.
+func (l *landings) round() (p v1alpha1.RebalanceProgress, unfit int) {
+	nodes := l.c.Nodes()
 	done := make(chan struct{})
 	var watching sync.WaitGroup
+	l.waits, l.changed = map[types.UID]*wait{}, time.Time{}
 	watching.Go(func() { l.watch(done) })
 	if os.Getenv("SIGMA_MOVES_CHANGE") != "" {
 		watching.Go(func() { l.change(done) })
@@ -92,25 +129,33 @@ func moveAll(t *testing.T, of *drawn) {
 	r := l.rebalance()
 	close(done)
 	watching.Wait()
-	events := l.c.Kubectl(t, "", "get", "events", "-A", "--field-selector=reason=GivenUp", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
-	unfit := strings.Count(events, "does not fit on node")
-	t.Logf("%d moved, %d freed, %d given up (%d by a filter), longest wait %v\n%s",
-		r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, l.longest, events)
-	if path := os.Getenv("SIGMA_MOVES_OUT"); path != "" {
-		out, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		require.NoError(t, err)
-		_, err = fmt.Fprintf(out, "%s %d %d %d %d %.1f %d\n", filepath.Base(t.Name()), r.Status.Progress.Moved, r.Status.Progress.Freed, r.Status.Progress.GivenUp, unfit, l.longest.Seconds(), len(l.late))
-		require.NoError(t, err)
-		require.NoError(t, out.Close())
+	events := l.c.Kubectl(l.T, "", "get", "events", "-A", "--field-selector=reason=GivenUp", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+	unfit = strings.Count(events, "does not fit on node")
+	l.c.Kubectl(l.T, "", "delete", "events", "-A", "--field-selector=reason=GivenUp")
+	p = *r.Status.Progress
+	l.Logf("%d moved, %d freed, %d given up (%d by a filter), longest wait %v\n%s", p.Moved, p.Freed, p.GivenUp, unfit, l.longest, events)
+	if !l.changed.IsZero() {
+		l.restore(nodes)
 	}
-	require.Empty(t, l.late)
-	if os.Getenv("SIGMA_MOVES") == "" {
-		require.Positive(t, r.Status.Progress.Moved)
-	}
-	l.s.Stop(t)
+	return p, unfit
 }
 
-// build makes the objects, leaves out what finds no node, and takes a third of the pods away.
+// restore gives the nodes the labels and taints that they had.
+func (l *landings) restore(nodes []*v1.Node) {
+	for _, had := range nodes {
+		require.NoError(l, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			n, err := l.c.Client.CoreV1().Nodes().Get(l.Context(), had.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			n.Labels, n.Spec.Taints = had.Labels, had.Spec.Taints
+			_, err = l.c.Client.CoreV1().Nodes().Update(l.Context(), n, metav1.UpdateOptions{})
+			return err
+		}))
+	}
+}
+
+// build makes the objects.
 func (l *landings) build(of *drawn) {
 	for _, n := range of.Namespaces {
 		if n.Name != "default" && n.Name != "kube-system" {
@@ -131,37 +176,34 @@ func (l *landings) build(of *drawn) {
 		_, err := l.c.Client.AppsV1().Deployments(d.Namespace).Create(l.Context(), d, metav1.CreateOptions{})
 		require.NoError(l, err)
 	}
-	name := func(p *v1.Pod) string { return p.Namespace + "/" + p.Labels["workload"] }
-	runs := map[string]int32{}
-	for still, last := time.Now(), -1; time.Since(still) < 15*time.Second; time.Sleep(time.Second) {
-		n := 0
-		clear(runs)
-		for _, p := range l.c.Pods("") {
-			if p.Status.Phase == v1.PodRunning {
-				n++
-				runs[name(p)]++
-			}
-		}
-		if n != last {
-			still, last = time.Now(), n
+}
+
+// scale gives each Deployment its most pods, leaves out the workloads of which a pod finds no node, and takes pods away: at first half of
+// those of every second Deployment, then a random number of each. It reports whether a pod is left.
+func (l *landings) scale(of *drawn, rng *rand.Rand) bool {
+	if l.scaled {
+		for _, d := range of.Deployments {
+			l.replicas(d, *d.Spec.Replicas)
 		}
 	}
+	runs := l.settle()
 	pods := 0
 	for i, d := range of.Deployments {
 		replicas := *d.Spec.Replicas
 		switch {
 		case runs[d.Namespace+"/"+d.Name] < replicas:
 			replicas = 0
-		case i%2 == 0 && replicas > 2:
+		case l.scaled:
+			replicas = 1 + rng.Int32N(replicas)
+		case !l.scaled && i%2 == 0 && replicas > 2:
 			replicas = (replicas + 1) / 2
 		}
-		if replicas != *d.Spec.Replicas {
-			l.c.Kubectl(l.T, "", "scale", "-n", d.Namespace, "deployment", d.Name, fmt.Sprintf("--replicas=%d", replicas))
-		}
+		l.replicas(d, replicas)
 		pods += int(replicas)
 	}
+	l.scaled = true
 	if pods == 0 {
-		l.Skip("no workload of the cluster has room")
+		return false
 	}
 	e2e.Wait(l, "the pods that stay", func() (string, bool) {
 		list := l.c.Pods("")
@@ -173,6 +215,31 @@ func (l *landings) build(of *drawn) {
 		}
 		return fmt.Sprintf("%d of %d run", runs, len(list)), runs == pods && len(list) == pods
 	})
+	return true
+}
+
+func (l *landings) replicas(d *appsv1.Deployment, n int32) {
+	_, err := l.c.Client.AppsV1().Deployments(d.Namespace).Patch(l.Context(), d.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{})
+	require.NoError(l, err)
+}
+
+// settle waits until no other pod gets a node, and counts the running pods by workload.
+func (l *landings) settle() map[string]int32 {
+	runs := map[string]int32{}
+	for still, last := time.Now(), -1; time.Since(still) < 8*time.Second; time.Sleep(time.Second) {
+		n := 0
+		clear(runs)
+		for _, p := range l.c.Pods("") {
+			if p.Status.Phase == v1.PodRunning {
+				n++
+				runs[p.Namespace+"/"+p.Labels["workload"]]++
+			}
+		}
+		if n != last {
+			still, last = time.Now(), n
+		}
+	}
+	return runs
 }
 
 // watch notes pods that wait longer than the start time. It leaves out those around whose eviction the world changed: from a second before
