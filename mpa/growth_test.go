@@ -73,3 +73,28 @@ func resized(cpu, memory int64) mpa.Recommendation {
 func larger(cpu, memory int64) *mpa.Action {
 	return &mpa.Action{Containers: []mpa.Resources{{CPU: cpu, Memory: memory}}}
 }
+
+// More memory after a kill is asked for once in a cool-down while no pod has it, and a still
+// larger size at once. Each time that it is asked for, the updater's wait for the webhook begins
+// again: repeated with each decision, it would never end.
+func TestSizeAfterKillIsNotRepeated(t *testing.T) {
+	now, wanted := mpatest.Begin, int64(640<<20)
+	agent := mpatest.AgentFunc(func(*mpa.Observation) mpa.Recommendation { return resized(1000, wanted) })
+	c, err := mpa.NewController(mpatest.Web(), agent, mpa.DefaultGuards())
+	require.NoError(t, err)
+	var asked []string
+	for second := range 150 {
+		if second == 100 {
+			wanted += 64 << 20
+		}
+		at := now.Add(time.Duration(second) * time.Second)
+		o := mpatest.Observation(at, 4, mpa.Resources{CPU: 1000, Memory: 512 << 20}, mpa.Resources{CPU: 500, Memory: 100 << 20})
+		o.Pods[0].Containers[0].Killed = now.Add(-time.Second)
+		if d := c.Decide(o); d.Action != nil {
+			asked = append(asked, fmt.Sprintf("%ds %dMi", second, d.Action.Containers[0].Memory>>20))
+		} else {
+			assert.Contains(t, d.Reason, "not there yet", second)
+		}
+	}
+	assert.Equal(t, []string{"0s 640Mi", "60s 640Mi", "100s 704Mi"}, asked)
+}

@@ -36,17 +36,31 @@ func (x *draft) awaits(p *Pod) bool {
 }
 
 // unseen holds while the last action is not observed yet: the same dimension for the
-// guards' patience, the other one for a cool-down. More replicas wait for replicas only.
+// guards' patience, the other one for a cool-down. More replicas wait for replicas only, and more
+// memory after a kill only where as much was asked for, for a cool-down.
 func (x *draft) unseen() string {
 	a := x.c.memory.Asked
-	if a == nil || x.urgent != "" {
+	if a == nil {
 		return ""
 	}
 	age := x.Time.Sub(a.Time)
+	if x.urgent != "" && (age >= x.c.guards.CoolDown || moreMemory(x.requests, a.Action.Containers)) {
+		return ""
+	}
 	if a.Action.dimension() != x.Action.dimension() && (x.grows() || age >= x.c.guards.CoolDown) || x.limits && x.lowers() {
 		return ""
 	}
 	return fmt.Sprintf("%s: asked for %v ago and not there yet", a.Action, age)
+}
+
+// moreMemory reports whether some container is to get more memory than was asked for.
+func moreMemory(requests, asked []Resources) bool {
+	for i := range requests {
+		if i >= len(asked) || requests[i].Memory > asked[i].Memory {
+			return true
+		}
+	}
+	return false
 }
 
 // underWay holds while pods are still getting the size that was asked for within the last

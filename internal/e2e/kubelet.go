@@ -105,8 +105,8 @@ func (k *Kubelet) ResizeAfter(delay time.Duration) { k.set(func() { k.resizeDela
 // StartAfter sets how long after its binding a pod runs and is ready, to the full second.
 func (k *Kubelet) StartAfter(delay time.Duration) { k.set(func() { k.startDelay = delay }) }
 
-// Hold has pods that do not run yet stay so as long as the function says so of them; nil lets
-// all go.
+// Hold keeps pods that do not run yet, and those whose container has ended, from starting as long
+// as the function returns true for them. Nil holds none.
 func (k *Kubelet) Hold(held func(*v1.Pod) bool) { k.set(func() { k.held = held }) }
 
 // RefuseResize has resizes refused for the reason that the function returns for
@@ -216,7 +216,7 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 		return nil
 	case outOfMemory:
 		return k.kill(ctx, pod)
-	case len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Waiting != nil:
+	case len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Waiting != nil && (held == nil || !held(pod)):
 		return k.restart(ctx, key, pod)
 	default:
 		return k.resize(ctx, key, pod)
@@ -277,16 +277,8 @@ const restartDelay = 2 * time.Second
 func (k *Kubelet) kill(ctx context.Context, pod *v1.Pod) error {
 	now := metav1.Now()
 	status := pod.Status.DeepCopy()
-	s := &status.ContainerStatuses[0]
-	if s.State.Running != nil {
-		killed := &v1.ContainerStateTerminated{
-			Reason: "OOMKilled", ExitCode: 137, StartedAt: s.State.Running.StartedAt, FinishedAt: now, ContainerID: s.ContainerID,
-		}
-		s.LastTerminationState = v1.ContainerState{Terminated: killed}
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-		s.Ready, s.Started = false, new(false)
-		s.RestartCount++
-		setReady(status, v1.ConditionFalse, now)
+	if status.ContainerStatuses[0].State.Running != nil {
+		end(status, "OOMKilled", now)
 	}
 	err := k.update(ctx, pod, status)
 	if err == nil {
@@ -295,6 +287,18 @@ func (k *Kubelet) kill(ctx context.Context, pod *v1.Pod) error {
 		k.mu.Unlock()
 	}
 	return err
+}
+
+// end ends a pod's first container, which starts again.
+func end(status *v1.PodStatus, reason string, now metav1.Time) {
+	s := &status.ContainerStatuses[0]
+	s.LastTerminationState = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+		Reason: reason, ExitCode: 137, StartedAt: s.State.Running.StartedAt, FinishedAt: now, ContainerID: s.ContainerID,
+	}}
+	s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	s.Ready, s.Started = false, new(false)
+	s.RestartCount++
+	setReady(status, v1.ConditionFalse, now)
 }
 
 func (k *Kubelet) restart(ctx context.Context, key string, pod *v1.Pod) error {

@@ -64,8 +64,12 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 			k.queue.AddAfter(key, retryAfter)
 			break
 		}
+		restart := restarts(&pod.Spec.Containers[0], &status.ContainerStatuses[0])
 		each(pod, status, actuate)
 		removeCondition(status, v1.PodResizeInProgress)
+		if restart {
+			end(status, "Error", now)
+		}
 	}
 	return k.update(ctx, pod, status)
 }
@@ -132,6 +136,14 @@ func actuated(container v1.Container, s *v1.ContainerStatus) bool {
 	return allocated(container, s) && s.Resources != nil &&
 		equality.Semantic.DeepEqual(s.Resources.Requests, container.Resources.Requests) &&
 		equality.Semantic.DeepEqual(s.Resources.Limits, container.Resources.Limits)
+}
+
+// restarts reports whether a resize restarts a running container, by its resizePolicy.
+func restarts(container *v1.Container, s *v1.ContainerStatus) bool {
+	return s.State.Running != nil && s.Resources != nil && slices.ContainsFunc(container.ResizePolicy, func(p v1.ContainerResizePolicy) bool {
+		is, was := container.Resources.Requests[p.ResourceName], s.Resources.Requests[p.ResourceName]
+		return p.RestartPolicy == v1.RestartContainer && is.Cmp(was) != 0
+	})
 }
 
 // each does something with every container that can be resized and has a status.
