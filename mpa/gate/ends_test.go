@@ -206,11 +206,19 @@ func TestFieldsAreCounted(t *testing.T) {
 			}
 		})
 	}
-	for range 100 {
-		most = max(most, p.memory.held.Load())
-		time.Sleep(10 * time.Millisecond)
+	ended := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	for waiting := true; waiting; {
+		select {
+		case <-ended:
+			waiting = false
+		case <-time.After(5 * time.Millisecond):
+			most = max(most, p.memory.held.Load())
+		}
 	}
-	all.Wait()
 	assert.Positive(t, most)
 	assert.LessOrEqual(t, most, int64(mostMemory))
 	require.Eventually(t, func() bool { return p.memory.held.Load() == 0 && p.coming.Load() == 0 }, 5*time.Second, time.Millisecond)
