@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	// compareEvery is how often the state is compared with the informers.
+	// compareEvery is the interval at which the state is compared with the informers.
 	compareEvery = time.Minute
-	// settling is how long after a change a Sync is sure to have it, also on a busy machine.
+	// settling is the time after a change when a Sync is sure to have it, also on a busy machine.
 	settling = 5 * time.Second
 	// repairEvery is the least time between two restarts of the state for a difference.
 	repairEvery = time.Hour
-	// mostTold is the most differences that one comparison logs.
+	// mostTold bounds the differences that one comparison logs.
 	mostTold = 10
 )
 
-// compared are the differences of the last comparison, and when each was seen first.
+// compared are the differences of the last comparison, with the time when each was first seen.
 type compared struct {
 	since      map[kube.Difference]time.Time
 	told       map[kube.Difference]bool
 	repairedAt time.Time
 }
 
-// Compare compares the state with the cluster as informers have it and returns the
-// differences that count: what was seen before, and a Sync did not mend since. It sets the
-// gauge, logs them, and has the state built again, at most once an hour. synced is the last Sync
-// before the cluster was listed: a later one may have seen what came after the list.
+// Compare compares the state with the cluster as informers report it and returns the
+// differences that count: those that were seen before, and that no Sync has corrected since. It sets
+// the gauge, logs them, and has the state rebuilt, at most once an hour. synced is the last Sync
+// before the cluster was listed: a later one may have seen changes after the list.
 //
-// There are none before the first Sync: a standby's state is empty.
+// There are no differences before the first Sync: a standby's state is empty.
 func (e *Engine) Compare(with *kube.Picture, synced time.Time) []kube.Difference {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,7 +74,7 @@ func (e *Engine) Compare(with *kube.Picture, synced time.Time) []kube.Difference
 	return count
 }
 
-// lastSync returns when the engine last read the nodes, if it has: a standby has not.
+// lastSync returns whether and when the engine last read the nodes: a standby has not.
 func (e *Engine) lastSync() (read bool, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,8 +82,8 @@ func (e *Engine) lastSync() (read bool, at time.Time) {
 }
 
 // CompareWith compares the state with a factory's nodes and pods every minute, and when the
-// process gets SIGUSR2, until ctx ends. refresh brings the engine up to date first; nil =
-// decisions do.
+// process gets SIGUSR2, until ctx ends. refresh brings the engine up to date first; nil if
+// decisions do so.
 func (e *Engine) CompareWith(ctx context.Context, factory informers.SharedInformerFactory, refresh func()) {
 	core := factory.Core().V1()
 	nodes, pods := core.Nodes(), core.Pods()

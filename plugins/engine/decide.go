@@ -16,7 +16,7 @@ import (
 
 // A Verdict is a policy's ranking of the nodes for a pod.
 type Verdict struct {
-	// Decides is false when the policy only watches or does not decide on this
+	// Decides is false when the policy only observes or does not decide on this
 	// workload: the scheduler then uses its other scores.
 	Decides bool
 	// Ranked are the nodes by preference, the first Options.Top of them.
@@ -32,7 +32,7 @@ type Ranked struct {
 	Score float64
 }
 
-// Rank ranks the nodes that passed the filters for a pod, by the policy in force. It
+// Rank ranks the nodes that passed the filters for a pod, by the active policy. It
 // does not fail: when the policy cannot rank, Best-Fit does.
 func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict {
 	passed := make([]bool, len(nodes))
@@ -52,7 +52,7 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	begin := e.opt.Now()
 	e.inbox.track(pod)
 	a := e.state.cluster.Arrive(pod)
-	if a == nil { // no policy decides where it goes
+	if a == nil { // no policy decides on its node
 		e.inbox.untrack(pod.UID)
 		return v
 	}
@@ -90,11 +90,11 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	return v
 }
 
-// choose enters what a policy that chooses among files leaves the decision to, if that changed.
+// choose enters the file to which a policy that chooses among files leaves the decision, if that changed.
 func (e *Engine) choose(role ledger.Role) {
 	l := e.state.ledger
 	defer func() {
-		if recover() != nil { // the ranking meets it again, and says so
+		if recover() != nil { // the ranking meets the panic again, and reports it
 			l.Invalidate()
 		}
 	}()
@@ -105,7 +105,7 @@ func (e *Engine) choose(role ledger.Role) {
 	e.noteChoice(role)
 }
 
-// noteChoice reports the file in the metrics and to the status of the policy.
+// noteChoice reports the file in the metrics and in the status of the policy.
 func (e *Engine) noteChoice(role ledger.Role) {
 	name := e.state.ledger.Chosen(role)
 	was, _ := e.chosen.Load(role)
@@ -122,7 +122,7 @@ func (e *Engine) noteChoice(role ledger.Role) {
 }
 
 // decide ranks the machines that passed by the policy of a role, or by Best-Fit
-// where that fails, and compares the two.
+// if that fails, and compares the two.
 func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32, role ledger.Role, begin time.Time) {
 	l, r := e.state.ledger, &e.ranking
 	var err error
@@ -226,7 +226,7 @@ func (e *Engine) emitDisagreement(pod *v1.Pod, machine int32) {
 	}
 }
 
-// Reserve enters that a pod goes to a node. v is the verdict of the pod's cycle; nil
+// Reserve enters the assignment of a pod to a node. v is the verdict of the pod's cycle; nil
 // when nothing was ranked, because one node was feasible.
 func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.mu.Lock()
@@ -238,7 +238,7 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	if e.inbox.takeFailure(pod.UID) {
 		known := e.state.ledger.Pod(string(pod.UID))
 		if known != nil && known.Node() != nil && known.Node().Name() == node {
-			return // a pod group's cycle takes all of its decisions back before it acts on them
+			return // a pod group's cycle reverts all of its decisions before it executes them
 		}
 		e.state.cluster.Undo(pod)
 	}
@@ -260,7 +260,7 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	}
 	e.inbox.track(pod)
 	e.state.cluster.Decide(pod, node, &d)
-	if known := e.state.ledger.Pod(string(pod.UID)); known == nil { // the node is gone
+	if known := e.state.ledger.Pod(string(pod.UID)); known == nil { // the node was removed
 		e.inbox.untrack(pod.UID)
 	} else {
 		known.Asked = e.opt.Now()
@@ -268,17 +268,17 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.state.log.flush()
 }
 
-// A BindingOutcome is what was found out about a binding whose answer left it open.
+// A BindingOutcome is the established result of a binding whose response left it open.
 type BindingOutcome string
 
 // The outcomes.
 const (
 	WasBound       BindingOutcome = "bound"
 	NotBound       BindingOutcome = "not-bound"
-	BindingUnknown BindingOutcome = "unknown" // the API server did not say
+	BindingUnknown BindingOutcome = "unknown" // the API server did not answer
 )
 
-// BindingUnclear counts a binding whose answer left open whether it was made.
+// BindingUnclear counts a binding whose response left open whether it was made.
 func (e *Engine) BindingUnclear(outcome BindingOutcome) {
 	e.metrics.unclear.WithLabelValues(string(outcome)).Inc()
 }

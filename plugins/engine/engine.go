@@ -16,21 +16,21 @@ import (
 type Options struct {
 	Profile     string // name in logs and metrics
 	PolicyName  string // of the PlacementPolicy that decides
-	CanaryName  string // of one that decides for a share of the workloads; "" = none
+	CanaryName  string // of one that decides for a share of the workloads; "" = no canary
 	AppLabel    string
 	Fleet       string // open or fixed
-	Prices      string // path of a file of node prices; "" = none
-	DecisionLog string // path; "" = none
-	// DecisionLogBytes is the size at which the log begins in another file, 0 = never;
-	// DecisionLogFiles is how many former files are kept, 0 = all.
+	Prices      string // path of a file of node prices; "" = no file
+	DecisionLog string // path; "" = no log
+	// DecisionLogBytes is the size at which the log continues in another file, 0 = never;
+	// DecisionLogFiles is the number of former files that are kept, 0 = all.
 	DecisionLogBytes int64
 	DecisionLogFiles int
 	Deadline         time.Duration
 	ForecastAge      time.Duration // at which a forecast is stale
 	Top              int           // nodes to rank
-	Repairs          bool          // a caller carries rescues out
+	Repairs          bool          // a caller executes eviction chains
 	MaxGrace         time.Duration // longest grace period of a pod that moves; 0 = podspec.MaxGrace
-	Peers            *Peers        // of the process; nil = there are none
+	Peers            *Peers        // of the process; nil = no peers
 	Recorder         events.EventRecorder
 	Leads            func() bool // whether this process decides, and so writes the history of policies; nil = it does
 	Now              func() time.Time
@@ -58,7 +58,7 @@ type Engine struct {
 	reviewedAt time.Time // the plans
 	compared   compared
 	reported   map[types.UID]reported // pods against a rule that no Sync has seen yet
-	faulty     map[string]bool        // faults of annotations that were told
+	faulty     map[string]bool        // faults of annotations that were reported
 }
 
 // A Node is a node of the cluster with its pods, the assumed ones included.
@@ -67,7 +67,7 @@ type Node struct {
 	Pods   []*v1.Pod
 }
 
-// New returns an engine that knows no node yet.
+// New returns an engine without nodes.
 func New(opt Options) (*Engine, error) {
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -95,10 +95,10 @@ func (e *Engine) Close() error {
 }
 
 // A Visit passes every node that may have changed since the last visit to set, and
-// the names of deleted nodes to gone. all asks for every node.
+// the names of deleted nodes to gone. With all, it passes every node.
 type Visit func(all bool, set func(Node), gone func(name string))
 
-// Sync brings the engine up to date: with what came in since the last decision,
+// Sync brings the engine up to date: with the events since the last decision,
 // then with the nodes.
 func (e *Engine) Sync(visit Visit) {
 	e.mu.Lock()
@@ -122,9 +122,9 @@ func (e *Engine) Sync(visit Visit) {
 		}
 	}, func(name string) {
 		s.cluster.RemoveNode(name)
-		e.reviewedAt = time.Time{} // its pods are planned again before another one is placed
+		e.reviewedAt = time.Time{} // its pods are replanned before another one is placed
 	})
-	for _, chain := range m.begun { // beside the pods that stand by now
+	for _, chain := range m.begun { // next to the pods that run by now
 		s.cluster.Begin(chain, seconds(e.opt.Now()))
 	}
 	e.reviewPlans()

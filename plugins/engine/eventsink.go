@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// eventEvery and eventBurst are for what is about one namespace, and times mostLoud for all.
+	// eventEvery and eventBurst limit the events about one namespace, and times mostLoud those about all.
 	eventEvery = 2 * time.Second
 	eventBurst = 20
 	mostLoud   = 5
-	// mostLimiters are kept at a time: beyond, those of namespaces without a recent event are forgotten.
+	// mostLimiters bounds the limiters: beyond, those of namespaces without a recent event are dropped.
 	mostLimiters = 1000
 )
 
 // An eventSink emits Kubernetes events of pods and workloads: a burst of them at first, then one
-// each two seconds for a namespace, and five times as many for all.
+// every two seconds for a namespace, and five times as many for all.
 type eventSink struct {
 	recorder events.EventRecorder // nil = there are no events
 	all      *rate.Limiter

@@ -15,16 +15,16 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// followEvery is how often the forecast is computed.
+// followEvery is the interval at which the forecast is computed.
 const followEvery = 5 * time.Second
 
-// firstForecast is how long a start waits for the first forecast. Without the right to read
-// a kind it never comes.
+// firstForecast bounds the wait of a start for the first forecast. Without the right to read
+// a kind there is never one.
 const firstForecast = 2 * time.Second
 
 // Follow keeps the forecast up to date with the cluster's workloads and
-// autoscalers, and the served resources with its device classes, until ctx ends. A workload
-// that is new is expected at once: its pods do not wait for the next forecast. Follow starts
+// autoscalers, and the served resources with its device classes, until ctx ends. A new
+// workload is expected at once: its pods do not wait for the next forecast. Follow starts
 // the factory's informers and waits for the first forecast, for two seconds at most: until
 // then, the policy cannot decide.
 func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFactory) {
@@ -99,7 +99,7 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 }
 
 // followClasses keeps the served resources up to date. A cluster without device
-// classes, or one that does not let us read them, serves none until that changes.
+// classes, or one that does not allow reading them, serves none until that changes.
 func (e *Engine) followClasses(ctx context.Context, factory informers.SharedInformerFactory) {
 	log := klog.FromContext(ctx).WithValues("profile", e.opt.Profile)
 	classes := factory.Resource().V1().DeviceClasses()

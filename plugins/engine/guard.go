@@ -13,7 +13,7 @@ import (
 
 const defaultCanaryPercent = 10
 
-// decider returns which policy ranks for a workload, in which mode, and whether the
+// decider returns the role of the policy that ranks for a workload, its mode, and whether the
 // ranking decides. The role is empty when no policy ranks.
 func (e *Engine) decider(group string) (role ledger.Role, mode policy.Mode, decides bool) {
 	if canary, _ := e.state.ledger.Policy(ledger.Canary); canary != nil {
@@ -44,14 +44,14 @@ func percentOf(o *policy.Object) int {
 	return *o.Spec.CanaryPercent
 }
 
-// share is a number from 0 to 99, always the same for a workload.
+// share returns a number from 0 to 99, always the same for a workload.
 func share(group string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(group))
 	return int(h.Sum32() % 100)
 }
 
-// reason returns why the ranking of a policy does not count; "" when it does.
+// reason returns the reason why the ranking of a policy does not count; "" when it counts.
 func (e *Engine) reason(role ledger.Role, err error) string {
 	var p panicked
 	switch {

@@ -7,8 +7,8 @@ import (
 )
 
 // Hold reserves places before the next decision, as far as there is room for them then, until a
-// time in seconds since 1970. by is what asks for them. No plan and no chain may have a
-// workload of theirs: see [Engine.Engaged].
+// time in seconds since 1970. by names the object that reserves them. No plan and no chain may have
+// a workload of theirs: see [Engine.Engaged].
 func (e *Engine) Hold(by string, until float64, places []kube.Place) *kube.Chain {
 	chain := kube.NewChain(by, until, places, e.opt.AppLabel)
 	e.hold(chain)
@@ -22,7 +22,7 @@ func (e *Engine) hold(chain *kube.Chain) {
 	e.inbox.begun = append(e.inbox.begun, chain)
 }
 
-// Release ends what is held, before the next decision.
+// Release ends the reservations of a chain, before the next decision.
 func (e *Engine) Release(chain *kube.Chain) {
 	e.release(chain)
 	e.opt.Peers.end(chain)
@@ -38,8 +38,8 @@ func (e *Engine) release(chain *kube.Chain) {
 	e.inbox.ended = append(e.inbox.ended, chain)
 }
 
-// Engaged reports whether an enabled plan or a chain has a workload, by the name of its group. What
-// is released does not count, although no decision has come since.
+// Engaged reports whether an enabled plan or a chain has a workload, by the name of its group. A
+// released chain does not count, even before the next decision.
 func (e *Engine) Engaged(group string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,8 +49,8 @@ func (e *Engine) Engaged(group string) bool {
 	return e.state.cluster.EngagedBeside(group, ended)
 }
 
-// Decides reports whether the engine has been asked for a decision: a scheduler that does not
-// lead is not.
+// Decides reports whether the engine has had to make a decision: that of a scheduler that does not
+// lead has not.
 func (e *Engine) Decides() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,24 +13,24 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// An inbox holds what comes in between decisions. It has a lock of its own, so that
+// An inbox is the queue of events between decisions. It has a lock of its own, so that
 // informers do not wait for a decision.
 type inbox struct {
 	sync.Mutex
 	mail
-	// tracked are the pods that a decision was asked for and that were not deleted
-	// since. The end of others is ignored: a standby sees many and decides on none.
+	// tracked are the pods that a decision was requested for and that were not deleted
+	// since. The end of others is ignored: a standby sees many and decides on none of them.
 	tracked map[types.UID]bool
 	graves  graves
 
 	planned bool                   // plans were set, and there are some
 	nodes   map[string]changedNode // that changed since, while there are plans
-	// ranking is the pod that was ranked and not yet placed; "" = none. Until it is placed, nothing
-	// may be entered: the log says what it was placed by.
+	// ranking is the pod that was ranked and not yet placed; "" = none. Until it is placed, nothing may
+	// be entered: the log must hold the state by which it was placed.
 	ranking types.UID
 }
 
-// mail is what came in since the last decision.
+// mail holds the events since the last decision.
 type mail struct {
 	failed     []*v1.Pod // whose binding failed
 	deleted    []*v1.Pod
@@ -44,10 +44,10 @@ type mail struct {
 	served     []string       // nil = nothing new
 	declared   *kube.Declared // nil = nothing new
 	declaredAt time.Time
-	fresh      kube.Declared // workloads that came since; the next forecast knows them
+	fresh      kube.Declared // workloads that are new since; the next forecast has them
 }
 
-// empty returns what came in and removes it.
+// empty returns the events and removes them.
 func (in *inbox) empty() mail {
 	in.Lock()
 	defer in.Unlock()
@@ -65,7 +65,7 @@ func (in *inbox) takePlans() (plans []*kube.Plan, news bool, nodes map[string]ch
 	return plans, news, nodes
 }
 
-// note keeps a node that changed or went, if there are plans.
+// note stores a node that changed or was removed, if there are plans.
 func (in *inbox) note(before, after *v1.Node) bool {
 	in.Lock()
 	defer in.Unlock()
@@ -83,14 +83,14 @@ func (in *inbox) note(before, after *v1.Node) bool {
 	return true
 }
 
-// ranked notes that a pod is between its ranking and its placement.
+// ranked records that a pod is between its ranking and its placement.
 func (in *inbox) ranked(uid types.UID) {
 	in.Lock()
 	defer in.Unlock()
 	in.ranking = uid
 }
 
-// placed notes that a pod is not between the two any more.
+// placed records that a pod is no longer between the two.
 func (in *inbox) placed(pod *v1.Pod) {
 	in.Lock()
 	defer in.Unlock()
@@ -106,8 +106,8 @@ func (in *inbox) ranks(uid types.UID) bool {
 	return in.ranking != "" && (uid == "" || in.ranking == uid)
 }
 
-// track adds a pod to the tracked ones. A pod that was deleted before it was asked about
-// leaves with the next mail.
+// track adds a pod to the tracked ones. A pod that was deleted before a decision on it was requested
+// leaves with the next events.
 func (in *inbox) track(pod *v1.Pod) {
 	in.Lock()
 	defer in.Unlock()
@@ -125,7 +125,7 @@ func (in *inbox) untrack(uid types.UID) {
 	delete(in.tracked, uid)
 }
 
-// SetPolicy puts a policy in force from the next decision on; nil takes it out.
+// SetPolicy activates a policy from the next decision on; nil deactivates it.
 func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
@@ -138,7 +138,7 @@ func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
 	}
 }
 
-// SetRules puts rules in force from the next decision on.
+// SetRules activates rules from the next decision on.
 func (e *Engine) SetRules(rules []*kube.Rule) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
@@ -152,21 +152,21 @@ func (e *Engine) SetServed(names []string) {
 	e.inbox.served = append([]string{}, names...)
 }
 
-// SetDeclared sets the objects that the next forecast is made of.
+// SetDeclared sets the objects for the next forecast.
 func (e *Engine) SetDeclared(d *kube.Declared) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.declared, e.inbox.declaredAt, e.inbox.fresh = d, e.opt.Now(), kube.Declared{}
 }
 
-// addDeclared notes a workload that is new: its pods come before the next forecast.
+// addDeclared records a new workload: its pods arrive before the next forecast.
 func (e *Engine) addDeclared(workload any) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
 	e.inbox.fresh.Add(workload)
 }
 
-// BindFailed takes back a decision: the pod's binding failed. The pod waits again,
+// BindFailed reverts a decision: the pod's binding failed. The pod waits again,
 // unless it was deleted meanwhile.
 func (e *Engine) BindFailed(pod *v1.Pod) {
 	e.inbox.Lock()
@@ -180,7 +180,7 @@ func (e *Engine) BindFailed(pod *v1.Pod) {
 	}
 }
 
-// takeFailure removes the news that a pod's binding failed, and reports whether there was some.
+// takeFailure removes the event that a pod's binding failed, and reports whether there was one.
 func (in *inbox) takeFailure(uid types.UID) bool {
 	in.Lock()
 	defer in.Unlock()
@@ -189,8 +189,8 @@ func (in *inbox) takeFailure(uid types.UID) bool {
 	return len(in.failed) < n
 }
 
-// Deleted notes that a pod was deleted, with or without a node. A pod that no decision
-// was asked for is only remembered for a while: a cycle may be about to ask.
+// Deleted records that a pod was deleted, with or without a node. A pod without a requested
+// decision is only remembered for a while: a cycle may be about to request one.
 func (e *Engine) Deleted(pod *v1.Pod) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()

@@ -13,7 +13,7 @@ import (
 
 const (
 	// retryEvery is the least time between two attempts to begin the log again: each
-	// describes the cluster.
+	// writes a description of the cluster.
 	retryEvery = 10 * time.Second
 	// reportEvery is the least time between two reports of errors.
 	reportEvery = time.Minute
@@ -24,17 +24,17 @@ const (
 // A decisionLog holds events until they are written. Without a file it drops them.
 //
 // Where lines cannot follow those in the file, because a write failed or another program
-// exchanged the file, the log begins again with a description of the cluster. So it does
+// exchanged the file, the log begins again with a description of the cluster, as it does
 // in the next file when one is full. The ledger does not change by that. The description
-// is encoded and written beside, while decisions go on: their lines follow it.
+// is encoded and written in a goroutine, while decisions continue: their lines follow it.
 type decisionLog struct {
 	file     *ledger.Log // while a beginning is under way, only that uses it
 	now      func() time.Time
 	describe func() []*ledger.Event
 	lines    []*ledger.Event
 
-	beginning chan begun // nil = none is under way
-	queued    int        // bytes of lines since it began, about
+	beginning chan begun // nil if no beginning is under way
+	queued    int        // bytes of lines since it began, estimated
 
 	broken  bool      // lines were lost: the log has to begin again
 	skipped int       // lines lost that have not used up their numbers yet
@@ -45,7 +45,7 @@ type decisionLog struct {
 	unreported     int       // errors since
 }
 
-// begun is how a beginning ended.
+// begun is the result of a beginning.
 type begun struct{ begin, prune error }
 
 func openLog(opt *Options) (*ledger.Log, error) {
@@ -72,7 +72,7 @@ func (l *decisionLog) add(ev *ledger.Event) {
 	}
 }
 
-// memory is about what an event holds, in bytes.
+// memory returns an estimate of the size of an event, in bytes.
 func memory(ev *ledger.Event) int {
 	bytes := 1024 + 64*(len(ev.Expected)+len(ev.Rules))
 	if d := ev.Decision; d != nil {
@@ -83,7 +83,7 @@ func memory(ev *ledger.Event) int {
 
 func seconds(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }
 
-// flush writes what is waiting, unless a beginning is under way.
+// flush writes the waiting lines, unless a beginning is under way.
 func (l *decisionLog) flush() {
 	l.look()
 	if l.file == nil || l.beginning != nil {
@@ -101,9 +101,9 @@ func (l *decisionLog) flush() {
 	}
 }
 
-// look finds out whether a beginning has ended, and whether another program exchanged the
-// file. What waits still belongs to a file that was moved, and cannot follow where one was
-// cut.
+// look checks whether a beginning has ended, and whether another program exchanged the
+// file. Waiting lines still belong to a file that was moved, and cannot be appended to one that
+// was cut.
 func (l *decisionLog) look() {
 	select {
 	case b := <-l.beginning:
@@ -126,7 +126,7 @@ func (l *decisionLog) look() {
 	l.begin()
 }
 
-// write appends what is waiting.
+// write appends the waiting lines.
 func (l *decisionLog) write() {
 	if len(l.lines) == 0 {
 		return
@@ -139,7 +139,7 @@ func (l *decisionLog) write() {
 	l.forget()
 }
 
-// drop counts what is waiting as lost.
+// drop counts the waiting lines as lost.
 func (l *decisionLog) drop() {
 	l.skipped += len(l.lines)
 	l.lost.Add(float64(len(l.lines)))
@@ -151,8 +151,8 @@ func (l *decisionLog) forget() {
 	l.lines = l.lines[:0]
 }
 
-// begin describes the cluster, and writes that beside. Nothing waits: lines that come from
-// here on follow the description.
+// begin describes the cluster, and writes that in a goroutine. No line waits: lines from here on
+// follow the description.
 func (l *decisionLog) begin() {
 	now, description, file, done := l.now(), l.describe(), l.file, make(chan begun, 1)
 	file.Skip(l.skipped)
@@ -169,8 +169,8 @@ func (l *decisionLog) begin() {
 	}()
 }
 
-// end is called when a beginning has ended. Where it failed, a log that was only full goes
-// on in the same file. Where more lines came than are kept, the log begins once more.
+// end is called when a beginning has ended. If it failed, a log that was only full continues
+// in the same file. If more lines arrived than are kept, the log begins once more.
 func (l *decisionLog) end(b begun) {
 	l.beginning = nil
 	if b.begin != nil {
@@ -196,7 +196,7 @@ func (l *decisionLog) failed(err error) {
 	l.reportedAt, l.unreported = now, 0
 }
 
-// close writes what is waiting and closes the file. Later events are dropped.
+// close writes the waiting lines and closes the file. Later events are dropped.
 func (l *decisionLog) close() error {
 	if l.file == nil {
 		return nil

@@ -6,17 +6,17 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/measure"
 )
 
-// measureEvery is how often gauges are brought up to date.
+// measureEvery is the interval at which gauges are brought up to date.
 const measureEvery = 5 * time.Second
 
-// measured is when the gauges were set, and for which resources.
+// measured is the time when the gauges were set, and their resources.
 type measured struct {
 	every     time.Duration
 	at        time.Time
 	resources map[string]bool // whose allocation rate is shown
 }
 
-// Measure brings the gauges up to date while no pods come.
+// Measure brings the gauges up to date while no pods arrive.
 func (e *Engine) Measure() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +39,7 @@ func (e *Engine) measure() {
 		e.measured.resources[name] = true
 	}
 	for name := range before {
-		if !e.measured.resources[name] { // no app asks for it any more
+		if !e.measured.resources[name] { // no app requests it any more
 			e.metrics.allocation.forget(name)
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// Peers are the engines of one process, one a profile. What one of them reserves for a chain is
-// reserved with the others too, from their next decision on.
+// Peers are the engines of one process, one per profile. The reservations of one of them for a chain
+// are made in the others too, from their next decision on.
 type Peers struct {
 	mu      sync.Mutex
 	engines []*Engine
 	twins   map[*kube.Chain][]twin
 }
 
-// A twin is a chain as another engine has it.
+// A twin is the copy of a chain in another engine.
 type twin struct {
 	engine *Engine
 	chain  *kube.Chain
@@ -37,7 +37,7 @@ func (p *Peers) leave(e *Engine) {
 	}
 }
 
-// begin has the others reserve what a chain of an engine reserves.
+// begin makes the reservations of an engine's chain in the other engines.
 func (p *Peers) begin(e *Engine, chain *kube.Chain, by string, until float64, places []kube.Place) {
 	if p == nil {
 		return
@@ -57,7 +57,7 @@ func (p *Peers) begin(e *Engine, chain *kube.Chain, by string, until float64, pl
 	}
 }
 
-// end has the others release what they reserved for a chain.
+// end releases the reservations for a chain in the other engines.
 func (p *Peers) end(chain *kube.Chain) {
 	if p == nil {
 		return

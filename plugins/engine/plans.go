@@ -12,15 +12,15 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// reviewEvery is how often all that plans ask for is compared with what is reserved. What a
-// decision or a changed node means for that node's reservations is entered at once.
+// reviewEvery is the interval at which all places of plans are compared with the reservations. The
+// effect of a decision or a changed node on that node's reservations is entered at once.
 const reviewEvery = time.Second
 
-// idle is how long after a Sync plans are reviewed without one: pods that come soon after one
-// another bring their own.
+// idle is the time after a Sync from which plans are reviewed without one: pods that arrive in quick
+// succession bring their own.
 const idle = 500 * time.Millisecond
 
-// SetPlans puts plans in force from the next decision on. No two may have the same workload.
+// SetPlans activates plans from the next decision on. No two may have the same workload.
 func (e *Engine) SetPlans(plans []*kube.Plan) {
 	e.inbox.Lock()
 	defer e.inbox.Unlock()
@@ -37,7 +37,7 @@ func (e *Engine) Holds(node string) bool {
 	return e.state.cluster.Holds(node)
 }
 
-// land is the verdict that a pod goes to a machine with room reserved for it, whatever the
+// land makes the verdict that a pod is assigned to a machine with room reserved for it, whatever the
 // policy's mode is.
 func (e *Engine) land(v *Verdict, app, machine int32) {
 	l, r := e.state.ledger, &e.ranking
@@ -57,9 +57,9 @@ func (e *Engine) reviewPlans() {
 	}
 }
 
-// planReports says how far each plan is, by name; nil while that is unknown: a standby has
-// read no nodes, and new plans are not in force. Where pods come, the next Sync puts them in
-// force; in an idle cluster that is done here.
+// planReports returns the progress of each plan, by name; nil while that is unknown: a standby has
+// read no nodes, and new plans are not active. While pods arrive, the next Sync activates them; in an
+// idle cluster that is done here.
 func (e *Engine) planReports() map[string]kube.PlanReport {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +88,7 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 	return reports
 }
 
-// enterNodes enters nodes that changed while no pod came. A node that is gone counts at once.
+// enterNodes enters nodes that changed while no pod arrived. A removed node counts at once.
 func (e *Engine) enterNodes(nodes map[string]changedNode) {
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		if c := nodes[name]; c.gone {
@@ -100,15 +100,15 @@ func (e *Engine) enterNodes(nodes map[string]changedNode) {
 	}
 }
 
-// A changedNode is a node as an informer saw it last.
+// A changedNode is a node as an informer reported it last.
 type changedNode struct {
 	node *v1.Node
 	gone bool
 }
 
-// NodeChanged tells of a node that an informer saw change or, where after is nil, go. A Sync
-// brings the same with the pods; where plans are in force and no pod comes, this is
-// what their pods are planned again by.
+// NodeChanged reports a node that an informer saw change or, where after is nil, be removed. A Sync
+// brings the same with the pods; while plans are active and no pod arrives, only this makes
+// their pods be replanned.
 func (e *Engine) NodeChanged(before, after *v1.Node) {
 	w := e.watcher.Load()
 	if w == nil || !e.inbox.note(before, after) {
@@ -119,11 +119,11 @@ func (e *Engine) NodeChanged(before, after *v1.Node) {
 	}
 }
 
-// Left says that nobody will tell where a pod goes that was ranked.
+// Left ends the ranking of a pod for which nobody will report a node.
 func (e *Engine) Left(pod *v1.Pod) { e.inbox.placed(pod) }
 
-// PlanChanged puts a plan in force that an informer of the scheduler saw change, as
-// [Engine.RuleChanged] does with a rule.
+// PlanChanged activates a plan that an informer of the scheduler saw change, as
+// [Engine.RuleChanged] does for a rule.
 func (e *Engine) PlanChanged(before, after any) {
 	if w := e.watcher.Load(); w != nil {
 		w.changed(before, after, w.setPlan, w.planGone)

@@ -10,7 +10,7 @@ import (
 
 // ranking is the memory in which nodes are ranked, reused for every pod.
 type ranking struct {
-	// rankBy is the ledger's Rank; tests let it fail.
+	// rankBy is the ledger's Rank; tests make it fail.
 	rankBy func(role ledger.Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error)
 
 	places  places
@@ -25,8 +25,8 @@ type ranking struct {
 type places struct {
 	nodes   []string
 	state   *binpack.State // the columns
-	machine []int32        // [place], -1 = none
-	place   []int32        // [machine], -1 = none
+	machine []int32        // [place], -1 = no machine
+	place   []int32        // [machine], -1 = no place
 }
 
 // find brings the places up to date for a list.

@@ -17,16 +17,16 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Rescue is a chain of moves that makes room for a pod.
+// A Rescue is an eviction chain that makes room for a pod.
 type Rescue struct {
 	Pod   *v1.Pod
 	Node  string          // that it opens
-	Moves []makeroom.Move // in the order in which they are carried out
-	By    string          // what its reservations name as the one that asked for them
+	Moves []makeroom.Move // in the order in which they are executed
+	By    string          // the requester's name in its reservations
 	chain *kube.Chain
 }
 
-// String says what moves: 2 pods make room on node n7: shop/web-1 moves to n3, shop/web-2 to n4.
+// String describes the moves: 2 pods make room on node n7: shop/web-1 moves to n3, shop/web-2 to n4.
 func (r *Rescue) String() string {
 	var b strings.Builder
 	noun := "pods make"
@@ -43,8 +43,8 @@ func (r *Rescue) String() string {
 	return b.String()
 }
 
-// Repair is what the policy of the profile asks for. In shadow mode, in which a policy decides
-// nothing, it says at most what it would do.
+// Repair returns the repair of the profile's policy. In shadow mode, in which a policy decides
+// nothing, it is at most a dry run.
 func (e *Engine) Repair() policy.Repair {
 	if r := e.repair.Load(); r != nil {
 		return *r
@@ -52,10 +52,10 @@ func (e *Engine) Repair() policy.Repair {
 	return (*policy.Repair)(nil).Complete()
 }
 
-// MaxGrace is the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
+// MaxGrace returns the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
 func (e *Engine) MaxGrace() time.Duration { return e.opt.MaxGrace }
 
-// setRepair takes a policy's repair.
+// setRepair stores a policy's repair.
 func (e *Engine) setRepair(object *policy.Object) {
 	var r policy.Repair
 	if object == nil {
@@ -70,12 +70,12 @@ func (e *Engine) setRepair(object *policy.Object) {
 	}
 }
 
-// WhenRepairChanges has a function called when the mode of repair changes.
+// WhenRepairChanges sets a function that is called when the mode of repair changes.
 func (e *Engine) WhenRepairChanges(f func()) { e.repairChanged.Store(&f) }
 
-// FindRoom looks for a chain with at most so many moves that opens one of some nodes, which lack
-// room or which a rule closes, to a pod. stays reports which pods must not be evicted now. nil = there is no such chain. It is called
-// within the pod's cycle.
+// FindRoom searches a chain with at most most moves that opens one of some nodes, which lack
+// room or which a rule closes, to a pod. stays reports which pods must not be evicted now. It returns nil if there is no such chain.
+// It is called within the pod's cycle.
 func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.Pod) bool) *Rescue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,30 +117,30 @@ func (e *Engine) Begin(r *Rescue, until float64) {
 // End releases what is reserved for a rescue, before the next decision.
 func (e *Engine) End(r *Rescue) { e.Release(r.chain) }
 
-// PlaceOf says how far the place of a move is, by its number; that of the pod itself comes after
-// the last. It knows of what left a node once the next cycle has begun.
+// PlaceOf returns the state of the place of a move, by its number; that of the pod itself follows
+// the last. Pods that left a node count once the next cycle has begun.
 func (e *Engine) PlaceOf(r *Rescue, number int) kube.PlaceState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.cluster.PlaceOf(r.chain, number)
 }
 
-// Came returns the pod that has come to the place of a move, by its number, as it was seen last; nil = none
-// has.
+// Came returns the pod that has taken the place of a move, by its number, as last observed; nil if no
+// pod has.
 func (e *Engine) Came(r *Rescue, number int) *v1.Pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.cluster.Came(r.chain, number)
 }
 
-// Standing are the pods of a pod's workload that have a node, as they were seen last, in no order.
+// Standing returns the pods of a pod's workload that have a node, as last observed, in no order.
 func (e *Engine) Standing(pod *v1.Pod) []*v1.Pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.cluster.Standing(pod)
 }
 
-// TellBegun counts a rescue that begins, or in DryRun would begin, and says so in an event of the
+// TellBegun counts an eviction chain that begins, or in DryRun would begin, and reports it in an event of the
 // pod.
 func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {
 	e.metrics.chainsBegun.WithLabelValues(string(mode)).Inc()
@@ -151,7 +151,7 @@ func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {
 	}
 }
 
-// TellEnded counts a rescue that ended. An event says why, unless the pod got its place.
+// TellEnded counts an eviction chain that ended. An event has the reason, unless the pod got its place.
 func (e *Engine) TellEnded(r *Rescue, outcome string, why error) {
 	e.metrics.chainsEnded.WithLabelValues(outcome).Inc()
 	if why != nil {
@@ -159,10 +159,10 @@ func (e *Engine) TellEnded(r *Rescue, outcome string, why error) {
 	}
 }
 
-// TellMove counts a move of a rescue.
+// TellMove counts a move of an eviction chain.
 func (e *Engine) TellMove(outcome string) { e.metrics.repairMoves.WithLabelValues(outcome).Inc() }
 
-// describeRepair adds what becomes of the repair that a policy asks for.
+// describeRepair adds the state of the repair that a policy requests.
 func (w *watcher) describeRepair(s *statement, object *policy.Object, role ledger.Role) {
 	if object == nil {
 		return

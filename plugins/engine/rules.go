@@ -23,14 +23,14 @@ func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 	return e.state.cluster.Check(pod, e.opt.Now())
 }
 
-// With changes a check as if a pod came to a node, or with count -1 left it.
+// With changes a check as if a pod were placed on a node, or with count -1 removed from it.
 func (e *Engine) With(k *kube.Check, pod *v1.Pod, node string, count int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.state.cluster.With(k, pod, node, count)
 }
 
-// Related reports whether a rule lets a pod that stands keep a waiting pod off its
+// Related reports whether a rule lets a pod that has a node keep a waiting pod off that
 // node.
 func (e *Engine) Related(waits, stands *v1.Pod) bool {
 	e.mu.Lock()
@@ -47,7 +47,7 @@ func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 }
 
 // Bound checks a pod that got a node. If another scheduler placed it against a rule,
-// it is counted at once, without waiting for a decision of ours.
+// it is counted at once, without waiting for a decision of this one.
 func (e *Engine) Bound(pod *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,8 +82,8 @@ func (e *Engine) report(pod *v1.Pod) bool {
 	return true
 }
 
-// knownConflicts are the conflicts; nil when they are unknown: a standby has read no
-// nodes, and new rules are not in force before the next Sync.
+// knownConflicts returns the conflicts; nil when they are unknown: a standby has read no
+// nodes, and new rules are not active before the next Sync.
 func (e *Engine) knownConflicts() map[string]int {
 	e.inbox.Lock()
 	unknown := e.inbox.newRules
@@ -104,7 +104,7 @@ func (e *Engine) Conflicts() map[string]int {
 	defer e.mu.Unlock()
 	counts := e.state.cluster.Conflicts()
 	for uid, r := range e.reported {
-		if e.opt.Now().Sub(r.at) > time.Minute { // it went away before a Sync had it
+		if e.opt.Now().Sub(r.at) > time.Minute { // it was removed before a Sync had it
 			delete(e.reported, uid)
 			continue
 		}

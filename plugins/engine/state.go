@@ -26,13 +26,13 @@ type state struct {
 	ledger  *ledger.Ledger
 	cluster *kube.Translator
 	log     decisionLog
-	fresh   bool // no node is known yet
+	fresh   bool // no node has been read yet
 
 	broken      error     // an event that the ledger refused: a bug
 	restartedAt time.Time // after that event; zero = never
 
 	declared   *kube.Declared // the last one; a restart forecasts from it
-	forecastAt time.Time      // when that came; zero = never
+	forecastAt time.Time      // time of declared; zero = never
 	faults     []kube.Fault   // in its annotations
 }
 
@@ -63,7 +63,7 @@ func (s *state) begin() {
 	s.apply(&ledger.Event{Kind: ledger.KindStart, Start: &start})
 }
 
-// restartIfBroken builds the state again if the ledger refused an event. That is a
+// restartIfBroken rebuilds the state if the ledger refused an event. That is a
 // bug, and counted, but later decisions are right.
 func (s *state) restartIfBroken() bool {
 	if s.broken == nil || !s.restartedAt.IsZero() && s.now().Sub(s.restartedAt) < restartEvery {
@@ -94,7 +94,7 @@ func (s *state) restartIfBroken() bool {
 
 // apply applies an event to the ledger and adds it to the decision log. An event that
 // the ledger refuses changes nothing and is left out of the log, so that decisions
-// until the restart can be computed again too.
+// until the restart can be recomputed too.
 func (s *state) apply(ev *ledger.Event) {
 	if err := s.ledger.Apply(ev); err != nil {
 		if s.broken == nil {
@@ -105,7 +105,7 @@ func (s *state) apply(ev *ledger.Event) {
 	s.log.add(ev)
 }
 
-// enter applies what came in since the last decision.
+// enter applies the events since the last decision.
 func (s *state) enter(m mail) {
 	for _, pod := range m.failed {
 		s.cluster.Undo(pod)

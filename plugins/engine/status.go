@@ -21,8 +21,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// statusEvery is how often statuses are checked without an event: conflicts come and
-// go without one, and in an idle cluster plans are reviewed with their statuses.
+// statusEvery is the interval at which statuses are checked without an event: conflicts begin and
+// end without one, and in an idle cluster plans are reviewed with their statuses.
 const statusEvery = time.Second
 
 // writeStatuses keeps the statuses of policies, rules and plans and the history of policies up to date until ctx ends. It
@@ -66,13 +66,13 @@ func (w *watcher) writeDue(ctx context.Context) {
 	}
 }
 
-// A statement is the status that this profile writes of an object.
+// A statement is the status of an object that this profile writes.
 type statement struct {
 	of         key
 	object     *unstructured.Unstructured
 	conditions []metav1.Condition
-	fields     map[string]any // of the status, beside conditions
-	text       string         // all of it, to compare with what was written
+	fields     map[string]any // of the status, in addition to conditions
+	text       string         // all of it, to compare with the written status
 }
 
 func (s *statement) add(kind string, status metav1.ConditionStatus, reason, message string) {
@@ -87,7 +87,7 @@ type present struct {
 	reports   map[string]kube.PlanReport
 }
 
-// statement is the status of an object.
+// statement returns the status of an object.
 func (w *watcher) statement(of key, now present) statement {
 	k := w.known[of]
 	s := statement{of: of, object: k.object, fields: map[string]any{"observedGeneration": k.object.GetGeneration()}}
@@ -139,7 +139,7 @@ func (w *watcher) describePolicy(s *statement, k *known) {
 	}
 }
 
-// outsideText says what takes the place of a policy that reads a clock.
+// outsideText describes the replacement of a policy that reads a clock.
 func outsideText(object *policy.Object) string {
 	know, clock := strings.CutSuffix(object.Spec.Knowledge, "+clock")
 	if !clock {
@@ -148,8 +148,8 @@ func outsideText(object *policy.Object) string {
 	return fmt.Sprintf(" It reads a clock: outside of the windows of workloads, the shipped policy for %s decides.", know)
 }
 
-// describeRule adds the state of a rule in this profile. A standby does not know the
-// conflicts.
+// describeRule adds the state of a rule in this profile. The conflicts are nil in a
+// standby.
 func (w *watcher) describeRule(s *statement, k *known, conflicts map[string]int) {
 	inForce := w.rules[s.of.name] != nil
 	switch {
@@ -199,7 +199,7 @@ func (s *statement) written() bool {
 	return true
 }
 
-// conditionsOf are the conditions that an object has; none when they cannot be read.
+// conditionsOf returns the conditions of an object; nil when they cannot be read.
 func conditionsOf(o *unstructured.Unstructured) []metav1.Condition {
 	var status struct {
 		Conditions []metav1.Condition `json:"conditions"`
@@ -212,7 +212,7 @@ func conditionsOf(o *unstructured.Unstructured) []metav1.Condition {
 }
 
 // write writes a status, once: replicas of the scheduler that disagree must not
-// overwrite each other for ever. It returns only errors that may pass.
+// overwrite each other for ever. It returns only transient errors.
 func (w *watcher) write(ctx context.Context, s statement) error {
 	conditions := conditionsOf(s.object)
 	for _, c := range s.conditions {

@@ -18,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/revision"
 )
 
-// A takenUp is a version of a policy that a role has, or had, in force.
+// A takenUp is a version of a policy that is, or was, active in a role.
 type takenUp struct {
 	of     key
 	object *unstructured.Unstructured
@@ -26,7 +26,7 @@ type takenUp struct {
 	digest string
 }
 
-// untold are the versions of policies that the history may lack, oldest first.
+// untold returns the versions of policies that the history may lack, oldest first.
 func (w *watcher) untold() (list []takenUp) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *watcher) untold() (list []takenUp) {
 	return list
 }
 
-// leadsEvery is how often a process that does not lead looks whether it does now.
+// leadsEvery is the interval at which a process that does not lead checks whether it does now.
 const leadsEvery = 5 * time.Second
 
 // leads reports whether this process writes the history.
@@ -57,10 +57,10 @@ func (w *watcher) leads() bool {
 	return false
 }
 
-// tellPolicies writes a revision and an event of each policy that was taken up, where this process leads: what a
-// standby would take up, perhaps with the numbers of another version, is in force nowhere. What came before
-// a process led it writes then, unless the leader before it did. Of several profiles one writes: the revision's
-// name is the same for all. It returns only errors that may pass.
+// tellPolicies writes a revision and an event of each policy that was activated, if this process leads: the
+// policy that a standby would activate, perhaps with the numbers of another version, is active nowhere. Once the
+// process leads, it writes earlier ones, unless the former leader did. Of several profiles one writes: the revision's
+// name is the same for all. It returns only transient errors.
 func (w *watcher) tellPolicies(ctx context.Context) error {
 	untold := w.untold()
 	if len(untold) == 0 || !w.leads() {
@@ -70,7 +70,7 @@ func (w *watcher) tellPolicies(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, syncPatience)
 		written, before, err := revision.Record(limited, w.client, revision.Namespace(), t.object, t.digest)
 		switch {
-		case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err): // again would fail again
+		case apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err): // a retry would fail again
 			w.log.Error(err, "The history of a policy lacks a revision", "policy", t.of.name)
 		case err != nil && written == nil:
 			cancel()
@@ -93,8 +93,8 @@ func (w *watcher) tellPolicies(ctx context.Context) error {
 
 var eventsOf = eventsv1.SchemeGroupVersion.WithResource("events")
 
-// emitTakenUp writes the event of a policy that was taken up; written is nil where no revision
-// could be written. It does not go by the scheduler's recorder, which loses what is said before the
+// emitTakenUp writes the event of a policy that was activated; written is nil if no revision
+// could be written. It does not use the scheduler's recorder, which loses events from before the
 // scheduler runs, and joins events of one kind.
 func (w *watcher) emitTakenUp(ctx context.Context, t *takenUp, written, before *revision.Revision) {
 	spec, _ := t.object.Object["spec"].(map[string]any)

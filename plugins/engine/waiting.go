@@ -13,9 +13,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// Of some pods no deletion is ever told: it was told before we were asked, or a caller of the
-// extender made them up. So a pod that waits is forgotten when nobody has asked about it
-// for long, or when too many wait. One that is asked about again arrives again.
+// The deletion of some pods is never reported: it was reported before a decision was requested, or a
+// caller of the extender invented them. So a waiting pod is forgotten when no decision on it has been
+// requested for long, or when too many wait. When one is requested again, the pod arrives again.
 const (
 	sweepEvery = time.Minute
 	waitsFor   = time.Hour
@@ -39,7 +39,7 @@ func (g *graves) add(uid types.UID, now time.Time) {
 
 func (g *graves) has(uid types.UID) bool { return g.young[uid] || g.old[uid] }
 
-// sweep forgets what nobody asks about any more.
+// sweep drops pods and apps that are no longer queried.
 func (e *Engine) sweep() {
 	now, s := e.opt.Now(), e.state
 	since := now.Sub(e.sweptAt)
@@ -60,8 +60,8 @@ func (e *Engine) sweep() {
 	}
 }
 
-// forgetPods forgets the pods that wait too long, and of too many those that were asked about first: of each namespace
-// what is beyond an equal share.
+// forgetPods drops the pods that wait too long, and of too many those that were queried first: in each namespace
+// those beyond an equal share.
 func (e *Engine) forgetPods(now time.Time) {
 	var list []*ledger.Pod
 	waits := map[string]int{} // by namespace
@@ -105,7 +105,7 @@ func namespaceOfPod(p *ledger.Pod) string {
 	return ""
 }
 
-// mostOfEach is the largest number of pods that each namespace may keep for at most so many to stay in all.
+// mostOfEach returns the largest number of pods that each namespace may keep so that at most all remain in total.
 func mostOfEach(waits map[string]int, all int) int {
 	counts := slices.Sorted(maps.Values(waits))
 	for i, n := range counts {

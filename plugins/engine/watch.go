@@ -35,21 +35,21 @@ var (
 	plans    = v1alpha1.SchemeGroupVersion.WithResource("placementplans")
 )
 
-// syncPatience is how long a start waits for the objects to be read.
+// syncPatience is the timeout of a start for reading the objects.
 const syncPatience = 10 * time.Second
 
 // watcher follows PlacementPolicies, PlacementRules and PlacementPlans and writes their statuses.
 type watcher struct {
 	engine    *Engine
-	rulesRead cache.InformerSynced // nil = there are none to read
+	rulesRead cache.InformerSynced // nil = there are no rules to read
 	client    dynamic.Interface
 	log       klog.Logger
 	wake      chan struct{} // a status may have changed
-	asked     time.Time     // when it turned out last that this process does not lead
+	asked     time.Time     // the last time when it was found that this process does not lead
 
 	mu          sync.Mutex
 	rules       map[string]*kube.Rule // by name: the last good version
-	generations map[ledger.Role]int64 // of the policy in force; 0 = none
+	generations map[ledger.Role]int64 // of the active policy; 0 = none
 	known       map[key]*known
 }
 
@@ -58,7 +58,7 @@ type key struct {
 	name     string
 }
 
-// known is what is known of an object.
+// known holds the data of an object.
 type known struct {
 	object  *unstructured.Unstructured
 	policy  *policy.Object
@@ -69,15 +69,15 @@ type known struct {
 	untold  []takenUp // versions of a policy that its history may lack, oldest first
 }
 
-// Kinds are the kinds of objects that a cluster has and lets us read. Without one, no object
-// of it is in force.
+// Kinds are the kinds of objects that a cluster has and lets us read. Objects of other kinds are
+// not active.
 type Kinds struct{ Rules, Plans bool }
 
 // Watch follows the cluster's PlacementPolicies, PlacementRules and PlacementPlans until ctx
 // ends. It returns when they have been read or that takes too long, see [Engine.Ready].
 func (e *Engine) Watch(ctx context.Context, config *rest.Config) (has Kinds, err error) {
 	config = rest.CopyConfig(config)
-	config.ContentType = "application/json" // custom resources have no other
+	config.ContentType = "application/json" // custom resources have no other content type
 	config.AcceptContentTypes = "application/json"
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -127,7 +127,7 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 
 var errNotRead = errors.New("placement rules are not read yet")
 
-// Ready returns why nothing can be decided yet; nil when it can. Rules must be read
+// Ready returns the reason why no decision is possible yet; nil when it is. Rules must be read
 // first.
 func (e *Engine) Ready() error {
 	if w := e.watcher.Load(); w != nil && w.rulesRead != nil && !w.rulesRead() {
@@ -136,7 +136,7 @@ func (e *Engine) Ready() error {
 	return nil
 }
 
-// served reports whether the cluster has a resource and lets us read it, or may do so:
+// served reports whether the cluster has a resource and allows reading it, or may do so:
 // its API server does not answer.
 func (w *watcher) served(ctx context.Context, resource schema.GroupVersionResource) bool {
 	ctx, cancel := context.WithTimeout(ctx, syncPatience)
@@ -180,7 +180,7 @@ func (w *watcher) record(of key, o *unstructured.Unstructured) (k *known, news b
 		return k, true
 	}
 	switch {
-	case o.GetGeneration() < k.object.GetGeneration(): // the scheduler's informer was ahead of ours
+	case o.GetGeneration() < k.object.GetGeneration(): // the scheduler's informer was ahead of this one
 		return k, false
 	case o.GetGeneration() > k.object.GetGeneration():
 		news = true
@@ -197,7 +197,7 @@ func (w *watcher) wakeUp() {
 	}
 }
 
-// roleOf is the role of a policy in this profile, by name; "" = none.
+// roleOf returns the role of a policy in this profile, by name; "" = no role.
 func (w *watcher) roleOf(name string) ledger.Role {
 	switch {
 	case name == w.engine.opt.PolicyName:
@@ -264,7 +264,7 @@ func parsePolicy(o *unstructured.Unstructured) (*policy.Object, error) {
 	return object, nil
 }
 
-// RuleChanged puts a rule in force that an informer of the scheduler saw change; before
+// RuleChanged activates a rule that an informer of the scheduler saw change; before
 // is nil for a new rule, after for a deleted one. The scheduler wakes pods by that
 // informer, which may be ahead of ours, and a woken pod must meet the new rule.
 func (e *Engine) RuleChanged(before, after any) {
@@ -273,7 +273,7 @@ func (e *Engine) RuleChanged(before, after any) {
 	}
 }
 
-// changed passes on an object that changed or went.
+// changed passes on an object that changed or was deleted.
 func (w *watcher) changed(before, after any, set, gone func(*unstructured.Unstructured)) {
 	if o := unwrap(after); o != nil {
 		set(o)
@@ -310,7 +310,7 @@ func (w *watcher) ruleGone(o *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := key{rules, o.GetName()}
-	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // another rule of this name, or none, is there now
+	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // the rule of this name has been replaced or removed
 		return
 	}
 	delete(w.known, of)
@@ -318,7 +318,7 @@ func (w *watcher) ruleGone(o *unstructured.Unstructured) {
 	w.putRules()
 }
 
-// putRules puts the accepted rules in force.
+// putRules activates the accepted rules.
 func (w *watcher) putRules() {
 	list := make([]*kube.Rule, 0, len(w.rules))
 	for _, name := range slices.Sorted(maps.Keys(w.rules)) {

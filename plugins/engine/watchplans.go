@@ -43,14 +43,14 @@ func (w *watcher) planGone(o *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := key{plans, o.GetName()}
-	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // another plan of this name, or none, is there now
+	if k := w.known[of]; k == nil || k.object.GetUID() != o.GetUID() { // the plan of this name has been replaced or removed
 		return
 	}
 	delete(w.known, of)
 	w.putPlans()
 }
 
-// putPlans puts the plans in force: of those that have a workload in common, the oldest.
+// putPlans activates the plans: of those that have a workload in common, the oldest.
 func (w *watcher) putPlans() {
 	var all []*known
 	for of, k := range w.known {
@@ -112,7 +112,7 @@ func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.P
 	}
 }
 
-// missing says how far a plan is, why it is no further, and what was planned again.
+// missing describes the progress of a plan, the reasons for missing pods, and the replanned pods.
 func missing(r kube.PlanReport) string {
 	parts := []string{fmt.Sprintf("%d of %d pods landed as planned", r.Landed, r.Pods)}
 	add := func(n int32, text string) {
@@ -128,7 +128,7 @@ func missing(r kube.PlanReport) string {
 	return strings.Join(parts, ", ") + "." + again(r)
 }
 
-// again says where pods were planned again: the nodes by name, a few of many.
+// again describes where pods were replanned: the nodes by name, a few of many.
 func again(r kube.PlanReport) string {
 	const most = 20
 	if len(r.Again) == 0 {

@@ -6,8 +6,8 @@ import (
 )
 
 // tellFaults reports the annotations of workloads that are ignored, each once until it is
-// mended: by a line, an event on the workload, and the metric of objects not accepted. Of one namespace
-// a forecast reports so many at most, and the next one more.
+// corrected: by a line, an event on the workload, and the metric of objects not accepted. For one namespace
+// a forecast reports at most eventBurst, and the next one more.
 func (e *Engine) tellFaults() {
 	told, lines := e.faulty, map[string]int{} // by namespace
 	e.faulty = map[string]bool{}

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// maxNodes is how many nodes a call may be about: several times what Kubernetes can
-	// have.
+	// maxNodes bounds the nodes of a call: several times the maximum of
+	// Kubernetes.
 	maxNodes = 1 << 16
-	// maxPodValues is how many values a pod may have. One of two bytes becomes hundreds
+	// maxPodValues bounds the values of a pod. One of two bytes becomes hundreds
 	// when it is decoded.
 	maxPodValues = 1 << 14
 )
 
-// args is what a scheduler asks about.
+// args are the arguments of a call.
 type args struct {
 	pod   *v1.Pod
 	names []string   // of the nodes
-	nodes []sentNode // beside names, where the scheduler sent nodes; nil = it sent names
+	nodes []sentNode // in addition to names, if the scheduler sent nodes; nil if it sent names
 }
 
 // decode reads an [extenderv1.ExtenderArgs]. Of nodes it reads the names only.
@@ -78,7 +78,7 @@ type filterResult struct {
 	FailedAndUnresolvableNodes extenderv1.FailedNodesMap
 }
 
-// sentNodes is a [v1.NodeList] of nodes that go back as they came.
+// sentNodes is a [v1.NodeList] of nodes that are returned unchanged.
 type sentNodes struct {
 	Items []sentNode `json:"items"`
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// maxUnseen is the size, in bytes, of the pods that are taken before the cluster shows them.
+// maxUnseen bounds the size, in bytes, of the pods that are accepted before the cluster shows them.
 const maxUnseen = 32 << 20
 
-// view is the cluster as the informers have it, with the assumed pods.
+// view is the cluster as the informers report it, with the assumed pods.
 type view struct {
 	engine *engine.Engine
 	ttl    time.Duration
@@ -34,7 +34,7 @@ type view struct {
 	assumed map[types.UID]assumption
 	left    map[types.UID]assumption // pods whose node the scheduler chooses, not seen since
 	waiting map[types.UID]bool       // pods without a node
-	// unseen are pods that were asked about and that the cluster does not show; unseenBytes is
+	// unseen are pods of calls that the cluster does not show; unseenBytes is
 	// the size of all.
 	unseen      map[types.UID]ghost
 	unseenBytes int
@@ -88,7 +88,7 @@ func (v *view) follow(factory informers.SharedInformerFactory) (synced []cache.I
 	return []cache.InformerSynced{nodes.HasSynced, pods.HasSynced}, err
 }
 
-// last is the last known state of a deleted object.
+// last returns the last known state of a deleted object.
 func last(o any) any {
 	if final, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		return final.Obj
@@ -114,7 +114,7 @@ func (v *view) removeNode(name string) {
 	v.dirty[name] = true
 }
 
-// setPod notes where a pod is, and drops what was assumed of it.
+// setPod stores a pod's node, and drops the assumptions about it.
 func (v *view) setPod(p *v1.Pod) {
 	ended := podspec.Ended(p)
 	v.mu.Lock()
@@ -146,8 +146,8 @@ func (v *view) removePod(p *v1.Pod) {
 	v.drop(p.UID)
 }
 
-// ask notes that a pod is asked about. Only so many are taken that the cluster does not
-// show: nobody would tell of their end.
+// ask records a call about a pod. The number of pods that the cluster does not show is bounded, as
+// their end would not be reported.
 func (v *view) ask(p *v1.Pod) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -167,13 +167,13 @@ func (v *view) ask(p *v1.Pod) error {
 	return nil
 }
 
-// show notes that the cluster shows a pod, or that nobody waits for that.
+// show records that the cluster shows a pod, or that this is no longer awaited.
 func (v *view) show(uid types.UID) {
 	v.unseenBytes -= v.unseen[uid].bytes
 	delete(v.unseen, uid)
 }
 
-// put notes a pod on its node.
+// put stores a pod on its node.
 func (v *view) put(p *v1.Pod) {
 	name := p.Spec.NodeName
 	if v.on[name] == nil {
@@ -183,7 +183,7 @@ func (v *view) put(p *v1.Pod) {
 	v.dirty[name] = true
 }
 
-// drop forgets a pod where it is, and where it was assumed to be.
+// drop removes a pod from its node and from its assumed node.
 func (v *view) drop(uid types.UID) {
 	for _, p := range []*v1.Pod{v.pods[uid], v.assumed[uid].pod} {
 		if p == nil {
@@ -200,7 +200,7 @@ func (v *view) drop(uid types.UID) {
 	v.settle(uid)
 }
 
-// leave notes that the scheduler chooses a pod's node.
+// leave records that the scheduler chooses a pod's node.
 func (v *view) leave(p *v1.Pod) {
 	v.engine.Left(p)
 	v.mu.Lock()
@@ -210,7 +210,7 @@ func (v *view) leave(p *v1.Pod) {
 	}
 }
 
-// settle notes that the node is known that the scheduler chose for a pod.
+// settle records that the node that the scheduler chose for a pod is known.
 func (v *view) settle(uid types.UID) {
 	if _, ok := v.left[uid]; ok {
 		delete(v.left, uid)
@@ -219,7 +219,7 @@ func (v *view) settle(uid types.UID) {
 	}
 }
 
-// unsettled are the pods whose node the scheduler chose, but has not shown yet.
+// unsettled returns the pods whose node the scheduler chose, but has not shown yet.
 // seen is closed when that changes.
 func (v *view) unsettled() (pods []*v1.Pod, seen <-chan struct{}) {
 	v.mu.Lock()
@@ -230,7 +230,7 @@ func (v *view) unsettled() (pods []*v1.Pod, seen <-chan struct{}) {
 	return pods, v.seen
 }
 
-// assume counts a pod on a node until the cluster shows where it is, or the
+// assume counts a pod on a node until the cluster shows its node, or the
 // assumption expires.
 func (v *view) assume(p *v1.Pod, node string) {
 	v.mu.Lock()
@@ -245,8 +245,8 @@ func (v *view) assume(p *v1.Pod, node string) {
 	v.put(placed)
 }
 
-// expire drops assumptions that are too old, and the one of the pod that is asked
-// about: its binding failed. A pod that the cluster has not shown by then is gone.
+// expire drops assumptions that are too old, and the one of the pod of this
+// call: its binding failed. A pod that the cluster has not shown by then counts as deleted.
 func (v *view) expire(asked types.UID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -270,7 +270,7 @@ func (v *view) expire(asked types.UID) {
 	}
 }
 
-// known reports which of the nodes the cluster has.
+// known reports for each of the nodes whether the cluster has it.
 func (v *view) known(names []string) []bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -281,7 +281,7 @@ func (v *view) known(names []string) []bool {
 	return known
 }
 
-// visit gives the engine the nodes that changed.
+// visit passes the changed nodes to the engine.
 func (v *view) visit(all bool, set func(engine.Node), gone func(string)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

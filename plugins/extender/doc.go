@@ -4,5 +4,5 @@
 //
 // A scheduler counts the pods whose binding is under way, but does not report them
 // to an extender. So the extender assumes at once that a pod is on its own first
-// choice, until the cluster shows where the pod is or the assumption expires.
+// choice, until the cluster shows the pod's node or the assumption expires.
 package extender

@@ -25,26 +25,26 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 )
 
-// Levels is the number of nodes that an extender can tell apart: the best gets
+// Levels is the number of nodes that an extender can distinguish: the best gets
 // 10, the next 9, and so on.
 const Levels = int(extenderv1.MaxExtenderPriority)
 
 // patience is well below a scheduler's timeout for an extender (httpTimeout).
 const patience = time.Second
 
-// unknownNode is why a node is refused that the view does not have.
+// unknownNode is the reason for the refusal of a node that the view does not have.
 const unknownNode = "the extender does not know this node"
 
 // Options of a server.
 type Options struct {
 	Engine *engine.Engine
-	// AssumeTTL is how long a pod is assumed to be on our choice before the cluster
+	// AssumeTTL is the time for which a pod is assumed to be on our choice before the cluster
 	// shows it.
 	AssumeTTL time.Duration
 	// MaxRequestBytes is the size above which a request is refused.
 	MaxRequestBytes int64
-	// Waiting returns what must be read before the first answer; nil = nothing any more.
-	// Without it, nodes, pods and rules are waited for.
+	// Waiting returns an error that names objects to be read before the first response; nil = all are read.
+	// Without it, the server waits for nodes, pods and rules.
 	Waiting func() error
 	Now     func() time.Time // nil = the clock
 }
@@ -56,9 +56,9 @@ type Server struct {
 	synced []cache.InformerSynced
 	ready  atomic.Bool
 	bodies *serve.Bodies
-	// patience is how long a call waits for the nodes of other pods.
+	// patience is the timeout of a call's wait for the nodes of other pods.
 	patience time.Duration
-	// One call at a time: what one decides, the next has to see.
+	// One call at a time: the next one must see the decision of the previous one.
 	mu sync.Mutex
 }
 
@@ -133,7 +133,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// httpError is an error with the status that it is answered with.
+// httpError is an error with its HTTP status.
 type httpError struct {
 	status int
 	text   string
@@ -173,8 +173,8 @@ func (s *Server) answer(verb string, do func(context.Context, *args) (any, error
 	})
 }
 
-// call decodes a call, decides it, and encodes the answer. Nothing that a caller can
-// make large or slow happens under the lock.
+// call decodes a call, decides it, and encodes the response. No step that a caller can
+// make large or slow is under the lock.
 func (s *Server) call(ctx context.Context, text []byte, do func(context.Context, *args) (any, error)) (answer []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -211,11 +211,11 @@ func (s *Server) decide(ctx context.Context, a *args, do func(context.Context, *
 	return do(ctx, a)
 }
 
-// filter refuses the nodes that a rule or a reservation closes to the pod. It says that preemption
-// does not help there, since upstream does not ask an extender what would.
+// filter refuses the nodes that a rule or a reservation closes to the pod. It reports that preemption
+// does not help there, since upstream does not query an extender for pods whose removal would help.
 //
-// Nodes that the view does not know are refused too: a pod is assumed nowhere else. Where
-// no other node is left the call fails, and is made again soon, as the view may lag.
+// Nodes that the view lacks are refused too: a pod is assumed nowhere else. If
+// no other node remains, the call fails, and is repeated soon, as the view may lag.
 func (s *Server) filter(ctx context.Context, a *args) (any, error) {
 	check := s.opt.Engine.Check(a.pod)
 	if check != nil {
@@ -249,7 +249,7 @@ func (s *Server) filter(ctx context.Context, a *args) (any, error) {
 	if len(names) == 0 && unknown != "" {
 		return nil, &httpError{http.StatusServiceUnavailable, fmt.Sprintf("node %q is not known yet, and no other is left", unknown)}
 	}
-	if len(names) == 1 { // it goes there, and we are not asked again
+	if len(names) == 1 { // it is assigned to that node, and there is no second call
 		s.opt.Engine.Reserve(a.pod, names[0], nil)
 		s.view.assume(a.pod, names[0])
 	}
@@ -261,9 +261,9 @@ func (s *Server) filter(ctx context.Context, a *args) (any, error) {
 	return result, nil
 }
 
-// await waits until the nodes are known of the pods that a rule relates to this pod
-// and whose node the scheduler chose: the policy only watches there. They are bound
-// while the scheduler asks about the next pod.
+// await waits until the nodes of the pods are known that a rule relates to this pod
+// and whose node the scheduler chose: the policy only observes there. They are bound
+// while the scheduler queries the next pod.
 func (s *Server) await(ctx context.Context, pod *v1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
@@ -281,7 +281,7 @@ func (s *Server) await(ctx context.Context, pod *v1.Pod) error {
 	}
 }
 
-// prioritize ranks the nodes and assumes that the pod goes to the first.
+// prioritize ranks the nodes and assumes that the pod is on the first.
 func (s *Server) prioritize(ctx context.Context, a *args) (any, error) {
 	names := a.names
 	v := s.opt.Engine.Rank(ctx, a.pod, names)

@@ -17,8 +17,8 @@ type node struct {
 	spec   ledger.Machine
 	gone   bool
 	start  int             // the start after which it was last described
-	spans  []span          // in which it was as its labels say now
-	listed map[string]bool // by selector that was in force then: the node is not as the selector says of most
+	spans  []span          // in which it has had its present labels
+	listed map[string]bool // by selector that was in use then: the node differs from most nodes on that selector
 }
 
 type app struct {
@@ -40,7 +40,7 @@ func (h *History) setNode(e *ledger.Event) error {
 		n = &node{name: e.Node, listed: map[string]bool{}}
 		h.nodes[e.Node] = n
 	}
-	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // the node may take what it refused before
+	if !maps.Equal(n.spec.Labels, e.Machine.Labels) { // the node may take pods that it refused before
 		clear(n.listed)
 		n.spans = nil
 	}
@@ -67,7 +67,7 @@ func (h *History) setNode(e *ledger.Event) error {
 // present reports whether a node exists now.
 func (h *History) present(n *node) bool { return !n.gone && n.start >= h.current }
 
-// lostBefore reports whether a node was missing when the cluster was described again
+// lostBefore reports whether a node was missing in the description of the cluster
 // after a start, before a time.
 func (h *History) lostBefore(n *node, at int64) bool {
 	return !n.gone && n.start < h.current && h.starts[n.start] < at
@@ -116,7 +116,7 @@ func (h *History) forget(e *ledger.Event) error {
 	return nil
 }
 
-// forgetSelector notes that nodes no longer list a selector that they refuse, if no
+// forgetSelector records that nodes no longer list a selector that they refuse, if no
 // app has it.
 func (h *History) forgetSelector(selector string) {
 	for _, a := range h.apps {
@@ -145,7 +145,7 @@ func (h *History) endAll(which func(*stay) bool) {
 	}
 }
 
-// setRules keeps former rules of groups that are unknown now: they held while the
+// setRules keeps former rules of groups that are unknown now: they applied while the
 // groups existed.
 func (h *History) setRules(e *ledger.Event) {
 	if e.Reset {
@@ -170,7 +170,7 @@ func (h *History) knownGroups() map[string]bool {
 	return known
 }
 
-// allRules lists the rules in force and the former ones of groups that are unknown
+// allRules lists the active rules and the former ones of groups that are unknown
 // now.
 func (h *History) allRules() []ledger.Rule {
 	known, list := h.knownGroups(), slices.Clone(h.rules)
@@ -185,9 +185,9 @@ func (h *History) allRules() []ledger.Rule {
 	return slices.Compact(list)
 }
 
-// forecast keeps the first number of each app in the window: later ones would show
-// a policy what is to come. It also keeps the most that each group declares at a time in the
-// window: a share is of this, for it says where pods may stand and not how many come.
+// forecast keeps the first number of each app in the window: later ones would reveal
+// future pods to a policy. It also keeps the maximum that each group declares at a time in the
+// window: a share is of this, as it limits the places of pods, not their number.
 func (h *History) forecast(e *ledger.Event) {
 	now := map[string]float64{}
 	for name, n := range e.Expected {
@@ -199,7 +199,7 @@ func (h *History) forecast(e *ledger.Event) {
 			a.expected = n
 		}
 		a.declared = 0
-		if h.start.MaxShareOfApp > 0 && !slices.Contains(e.Undeclared, name) { // older logs do not say
+		if h.start.MaxShareOfApp > 0 && !slices.Contains(e.Undeclared, name) { // older logs lack this
 			a.declared = max(0, n)
 		}
 		now[a.spec.Group] = 0

@@ -13,11 +13,11 @@ import (
 
 // A History is a cluster's past, built from the events of its log in their order.
 //
-// After a start the log describes the cluster again. A pod that it describes stood
+// After a start the log describes the cluster again. A pod in that description ran
 // in between; any other left at that start. The same holds for nodes.
 type History struct {
 	from, until int64 // ms since 1970; pods, nodes and apps that end before from are dropped
-	needsPods   bool  // a trace without any is an error
+	needsPods   bool  // a trace without pods is an error
 
 	start   ledger.Start // the last one
 	starts  []int64      // times of all starts
@@ -36,9 +36,9 @@ type History struct {
 	declared  map[string]float64 // per group: the most that is declared at a time in the window
 	selectors map[string]*selector
 	sparse    map[string]bool           // closed selectors, as the log has them since the last start
-	turned    map[string]bool           // those in force of which selectors has the contrary
+	turned    map[string]bool           // those in use that selectors has with the opposite value
 	lists     map[string]map[*node]bool // nodes by selectors that they list now
-	rules     []ledger.Rule             // in force
+	rules     []ledger.Rule             // active
 	past      []ledger.Rule             // former rules of groups that were unknown when the rules changed
 	stays     []*stay                   // one for each stay of a pod on a node, or wait for one
 	here      map[string]*stay
@@ -60,13 +60,13 @@ func New() *History {
 // mostSeconds keeps times of a log within the range of milliseconds, with room for differences.
 const mostSeconds = 1e15
 
-// milliseconds is a time of a log in the resolution of traces.
+// milliseconds returns a time of a log in the resolution of traces.
 func milliseconds(seconds float64) int64 {
 	return bounded.Int(math.Round(min(max(seconds, -mostSeconds), mostSeconds) * 1e3))
 }
 
-// Add takes the next event. When a clock was set back, the time of the event before
-// it counts.
+// Add takes the next event. If a clock was set back, the time of the previous event
+// counts.
 func (h *History) Add(e *ledger.Event) error {
 	if len(h.starts) == 0 && e.Kind != ledger.KindStart {
 		return fmt.Errorf("%s: nothing started yet", e.Kind)
@@ -92,7 +92,7 @@ func (h *History) Add(e *ledger.Event) error {
 	return nil
 }
 
-// confirm takes an event after the end of the window: what it mentions existed at
+// confirm takes an event after the end of the window: the objects that it names existed at
 // the last start.
 func (h *History) confirm(e *ledger.Event) {
 	if n := h.nodes[e.Node]; e.Kind == ledger.KindNode && n != nil && h.current == len(h.starts) {
@@ -169,7 +169,7 @@ func (h *History) begin(e *ledger.Event) error {
 	return nil
 }
 
-// cut drops what ended before the window.
+// cut drops the objects that ended before the window.
 func (h *History) cut() {
 	h.stays = slices.DeleteFunc(h.stays, func(p *stay) bool { return p.left >= 0 })
 	maps.DeleteFunc(h.nodes, func(_ string, n *node) bool { return n.gone })
@@ -177,15 +177,15 @@ func (h *History) cut() {
 	h.past = nil
 }
 
-// A Tally is what a history has seen so far.
+// A Tally counts the content of a history so far.
 type Tally struct {
-	Nodes, Cordoned   int // there now
+	Nodes, Cordoned   int // present now
 	Standing, Waiting int // pods, now
 	Apps, Rules       int
 	Arrived, Left     int // since the beginning
 }
 
-// Tally counts what is there, and what came and left.
+// Tally counts the present objects, the arrivals and the departures.
 func (h *History) Tally() Tally {
 	t := Tally{Apps: len(h.apps), Rules: len(h.allRules())}
 	for _, n := range h.nodes {
@@ -212,14 +212,14 @@ func (h *History) Tally() Tally {
 	return t
 }
 
-// Start is the last start, with the time of the first one in milliseconds since
+// Start returns the last start, with the time of the first one in milliseconds since
 // 1970; of version 0 before there was one.
 func (h *History) Start() (start ledger.Start, began int64) { return h.start, h.began }
 
-// Last is the time of the last event in milliseconds since 1970.
+// Last returns the time of the last event in milliseconds since 1970.
 func (h *History) Last() int64 { return h.at }
 
-// NodeUIDs are the UIDs of the nodes that are there, by name.
+// NodeUIDs returns the UIDs of the present nodes, by name.
 func (h *History) NodeUIDs() map[string]string {
 	uids := map[string]string{}
 	for name, n := range h.nodes {

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// A Time is one end of a window: a moment, or how long after the log's first event.
+// A Time is one end of a window: a moment, or the time since the log's first event.
 // The zero Time leaves the window open on its side.
 type Time struct {
 	at    time.Time
@@ -35,7 +35,7 @@ func ParseTime(text string) (Time, error) {
 	return Time{at: at, set: true}, nil
 }
 
-// milliseconds is the moment in a log that begins at some moment.
+// milliseconds returns the moment in a log that begins at some moment.
 func (t Time) milliseconds(began int64) int64 {
 	if t.at.IsZero() {
 		return began + t.since.Milliseconds()

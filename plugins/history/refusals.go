@@ -10,10 +10,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// A span is from an event to another, by their numbers; to = 0: it lasts.
+// A span is from an event to another, by their numbers; to = 0: it has not ended.
 type span struct{ from, to int }
 
-// end ends the last of some spans, if it lasts.
+// end ends the last of some spans, if it has not ended.
 func end(spans []span, at int) {
 	if n := len(spans); n > 0 && spans[n-1].to == 0 {
 		spans[n-1].to = at
@@ -35,7 +35,7 @@ func meet(a, b []span) bool {
 	return false
 }
 
-// A selector is what the log says of one: of a node that was there while an app had it, whether the
+// A selector is the log's data on one: for a node that was present while an app had it, whether the
 // node refuses it. A thousand selectors of one node each, on a thousand nodes, have a thousand entries.
 type selector struct {
 	closed bool   // most nodes refuse it
@@ -44,7 +44,7 @@ type selector struct {
 
 func (s *selector) inForce() bool { return len(s.spans) > 0 && s.spans[len(s.spans)-1].to == 0 }
 
-// setSelector notes which nodes list a selector.
+// setSelector sets the nodes that list a selector.
 func (h *History) setSelector(e *ledger.Event) error {
 	if e.Select == nil {
 		return errors.New("select is missing")
@@ -74,7 +74,7 @@ func (h *History) setSelector(e *ledger.Event) error {
 	return nil
 }
 
-// index files a node under the selectors that it lists, or takes it out.
+// index files a node under the selectors that it lists, or removes it.
 func (h *History) index(n *node, in bool) {
 	for _, list := range [][]string{n.spec.Refuses, n.spec.Admits} {
 		for _, id := range list {
@@ -90,7 +90,7 @@ func (h *History) index(n *node, in bool) {
 	}
 }
 
-// use notes that an app has a selector.
+// use records that an app has a selector.
 func (h *History) use(id string) {
 	s := h.selectors[id]
 	if s == nil {
@@ -110,12 +110,12 @@ func (h *History) use(id string) {
 		}
 		return
 	}
-	for _, n := range h.nodes { // what was said of them before may not be so any more
+	for _, n := range h.nodes { // their earlier entries may be outdated
 		h.look(n, id)
 	}
 }
 
-// look notes what the log says of a node that is there and a selector that is in force.
+// look records whether a present node differs from most on a selector that is in use.
 func (h *History) look(n *node, id string) {
 	s := h.selectors[id]
 	if s == nil || !s.inForce() || n.gone || n.start != len(h.starts) {
@@ -128,19 +128,19 @@ func (h *History) look(n *node, id string) {
 	}
 }
 
-// refusals say which selectors a node refuses, those included that came after the
-// node was gone: of such a one the nodes decide that are like it in all that is
-// known of both. Where there is none, it is refused: a trace must not offer a
+// refusals determine the selectors that a node refuses, also those that appeared after the
+// removal of the node: for such a selector, nodes decide that are like it in all that is
+// known of both. Without such a node, it is refused: a trace must not offer a
 // machine that a scheduler would not have taken.
 type refusals struct {
 	h      *History
 	ids    []string // of all selectors
-	past   []string // of those that are not in force
+	past   []string // of those that are not in use
 	kinds  []*kind
 	kindOf map[*node]*kind
 }
 
-// A kind is the nodes of equal labels that list the same selectors, as far as the log says.
+// A kind is the nodes of equal labels that list the same selectors, as far as the log has them.
 type kind struct {
 	labels  map[string]string
 	listed  map[string]bool
@@ -160,7 +160,7 @@ func newRefusals(h *History) *refusals {
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		n := h.nodes[name]
 		unknown, may := map[string]bool{}, r.ids
-		if !n.gone && n.start == len(h.starts) { // it is there while those in force are
+		if !n.gone && n.start == len(h.starts) { // it is present while those in use are
 			may = r.past
 		}
 		for _, id := range may {
@@ -179,7 +179,7 @@ func newRefusals(h *History) *refusals {
 	return r
 }
 
-// of has a machine list the selectors as a node does.
+// of sets the selectors that a machine lists to those of a node.
 func (r *refusals) of(n *node, m *ledger.Machine) {
 	k := r.kindOf[n]
 	if !k.found {
@@ -216,7 +216,7 @@ func (r *refusals) refused(k *kind, id string) bool {
 	return !takes
 }
 
-// like reports whether nothing tells two kinds apart.
+// like reports whether no entry distinguishes two kinds.
 func (k *kind) like(other *kind) bool {
 	apart := func(a, b *kind) bool {
 		for id := range a.listed {

@@ -12,17 +12,17 @@ import (
 // resized or moved has another stay.
 type stay struct {
 	uid, name, app, node string
-	seen                 int64 // when the log first mentions the pod
+	seen                 int64 // first time of the pod in the log
 	came                 int64 // when it got its node; without a node, when it began to wait
 	left                 int64 // negative: it has not ended
 	order                int   // number of the event at came
 	leftOrder            int
 	created              int64
 	start                int  // the start after which it was last mentioned
-	first                bool // it stood at the beginning
+	first                bool // it ran at the beginning
 }
 
-// come books a pod that asks for a node or has one.
+// come enters a pod that needs a node or has one.
 func (h *History) come(e *ledger.Event) error {
 	if a, ok := h.apps[e.App]; !ok || a.gone {
 		return fmt.Errorf("app %q is unknown", e.App)
@@ -39,7 +39,7 @@ func (h *History) come(e *ledger.Event) error {
 	case p.node == e.Node && p.app == e.App, e.Kind == ledger.KindArrive && p.node == "":
 		p.start = len(h.starts)
 		return nil
-	case p.node == "" && e.Node != "": // it waited, and comes now
+	case p.node == "" && e.Node != "": // it waited, and has a node now
 		p.app, p.node, p.came, p.order, p.start = e.App, e.Node, h.at, h.seq, len(h.starts)
 		p.created = cmp.Or(e.Created, p.created)
 		return nil
@@ -84,7 +84,7 @@ func (h *History) end(p *stay) {
 }
 
 // lost reports whether a pod was missing when the cluster was last described, and
-// since when.
+// the time since when.
 func (h *History) lost(p *stay) (at int64, ok bool) {
 	if p.start >= h.current {
 		return 0, false

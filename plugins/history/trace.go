@@ -14,22 +14,22 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// Options say what trace is made of a history.
+// Options configure the trace of a history.
 type Options struct {
 	Name   string
 	Fleet  string // open or fixed; empty: the scheduler's own
 	Method string // for the trace's source
 }
 
-// Trace makes a trace of the window. The notes say what was adjusted.
+// Trace makes a trace of the window. The notes list the adjustments.
 //
-// What stood at its beginning is placed.csv, in the order of age. Every later stay
+// The pods on nodes at its beginning are placed.csv, in the order of age. Every later stay
 // on a node is a create at its beginning and a delete at its end, and the source's
-// placements, which the policy current reads, say where it was. A pod that waited
-// comes when it gets its node, and one that never got one when it began to wait.
+// placements, which the policy current reads, contain its node. A pod that waited
+// arrives when it gets its node, and one that never got one when it began to wait.
 //
-// A node is a machine when it held pods, or is neither cordoned at the end nor gone
-// before the window. One that was there for a while counts as there all the time,
+// A node is a machine when it held pods, or is neither cordoned at the end nor removed
+// before the window. One that was present for a while counts as present all the time,
 // since a trace has one fleet.
 // Pods that no node can take are left out: they would spoil every comparison.
 func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error) {
@@ -40,7 +40,7 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 	for _, p := range h.stays {
 		copied := *p
 		if copied.left = h.leftAt(p); p.left < 0 {
-			copied.leftOrder = p.order // lost at a start: not before it came
+			copied.leftOrder = p.order // lost at a start: not before its arrival
 		}
 		if !w.counts(&copied) {
 			continue
@@ -100,7 +100,7 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 	return w.trace, w.notes, nil
 }
 
-// instant is a time as people read it.
+// instant formats a time for people.
 func instant(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
 // A writer makes one trace.
@@ -123,14 +123,14 @@ type writer struct {
 	notes      []string
 }
 
-// seconds is a time of the trace.
+// seconds returns a time of the trace.
 func (w *writer) seconds(ms int64) float64 { return float64(max(0, ms-w.from)) / 1e3 }
 
 // initial reports whether a pod is in placed.csv.
 func (w *writer) initial(p *stay) bool { return p.node != "" && (p.first || p.came < w.from) }
 
-// counts reports whether a pod is in the trace: not when it was gone at the
-// beginning, nor when it began to wait and was gone in the same moment.
+// counts reports whether a pod is in the trace: not when it had left at the
+// beginning, nor when it began to wait and left in the same moment.
 func (w *writer) counts(p *stay) bool {
 	return (p.left < 0 || p.left >= w.from) && (p.node != "" || p.left != p.came)
 }
@@ -188,8 +188,8 @@ func (w *writer) makeInstance(fleet string) error {
 	return nil
 }
 
-// setDeclared says what shares are of, where that is not what is expected: the first app of
-// a group has all that the group declares.
+// setDeclared sets the totals of which shares are taken, where they differ from the expected numbers: the
+// first app of a group has the total that the group declares.
 func (h *History) setDeclared(inst *binpack.Instance) {
 	expected, first := make([]float64, len(inst.Groups)), make([]bool, len(inst.Groups))
 	for _, a := range inst.Apps {
@@ -223,7 +223,7 @@ func (w *writer) fits(a *binpack.App) bool {
 	})
 }
 
-// findHopeless finds the apps that no node can take and none ever took.
+// findHopeless finds the apps that no node can take and no node ever took.
 func (w *writer) findHopeless() (any bool) {
 	for i := range w.instance.Apps {
 		if a := &w.instance.Apps[i]; !w.stood[a.Name] && !w.fits(a) {
@@ -242,7 +242,7 @@ func (w *writer) findHopeless() (any bool) {
 	return any
 }
 
-// letStay adds the types of the nodes where pods of an app stand to those that the
+// letStay adds the types of the nodes on which pods of an app ran to those that the
 // app may use, if it fits nowhere else.
 func (w *writer) letStay() {
 	for i := range w.instance.Apps {
@@ -252,7 +252,7 @@ func (w *writer) letStay() {
 		}
 		types := slices.Clone(a.Types)
 		for _, p := range w.ordered {
-			if p.app == a.Name && w.past.at == w.from { // a past that lasts had other moments
+			if p.app == a.Name && w.past.at == w.from { // a longer past had other moments
 				of := w.fixed
 				if p.node == "" {
 					of = w.ignored
@@ -269,8 +269,8 @@ func (w *writer) letStay() {
 	}
 }
 
-// makeRequests makes a request of each stay: first of those that stood, by age,
-// then of the others as they came.
+// makeRequests makes a request of each stay: first of those on nodes at the beginning, by age,
+// then of the others in order of arrival.
 func (w *writer) makeRequests() {
 	var later []*stay
 	for _, p := range w.stays {
@@ -289,7 +289,7 @@ func (w *writer) makeRequests() {
 	w.trace.Initial = len(w.ordered)
 	w.ordered = append(w.ordered, later...)
 
-	times := map[string]int{} // that a name was given
+	times := map[string]int{} // for which a name was used
 	var events []moment
 	for i, p := range w.ordered {
 		name := p.name
@@ -311,7 +311,7 @@ func (w *writer) makeRequests() {
 			events = append(events, moment{trace.Event{Time: w.seconds(p.came), Kind: trace.Create, Request: at, Count: 1}, 1, p.order})
 		}
 		if p.left >= 0 {
-			rank := 0 // what leaves makes room, unless it comes in the same moment
+			rank := 0 // a departure makes room, unless the pod arrived in the same moment
 			if i >= w.trace.Initial && w.seconds(p.came) == w.seconds(p.left) {
 				rank = 1
 			}
@@ -326,14 +326,14 @@ func (w *writer) makeRequests() {
 	}
 }
 
-// A moment is an event of the trace with what orders events of equal times.
+// A moment is an event of the trace with the order among events of equal times.
 type moment struct {
 	event       trace.Event
 	rank, order int
 }
 
-// makeRoom raises the capacity of machines on which more stood than they have room
-// for: the capacity of a node may shrink below what its pods take.
+// makeRoom raises the capacity of machines that held more pods than they have room
+// for: the capacity of a node may shrink below the demand of its pods.
 func (w *writer) makeRoom() {
 	inst := w.instance
 	used := make([][]int64, len(inst.Machines))

@@ -9,14 +9,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// Cordoned is the type of the machines that take nothing any more.
+// Cordoned is the type of the machines that take no pods any more.
 const Cordoned = "cordoned"
 
-// closed reports whether a node takes nothing any more. One that is gone was often
-// cordoned before it went; it counts as it was in its time.
+// closed reports whether a node takes no pods any more. A removed node was often
+// cordoned before its removal; it counts as it was in its time.
 func (h *History) closed(n *node) bool { return n.spec.Cordoned && h.present(n) }
 
-// closeCordoned gives cordoned machines a type that no app may use.
+// closeCordoned sets a type that no app may use on cordoned machines.
 func (w *writer) closeCordoned() {
 	inst := w.instance
 	closed := int32(len(inst.Types))
@@ -70,7 +70,7 @@ func (w *writer) dropUnusedTypes() {
 }
 
 // nameTypes names the types, which are sets of nodes that admit the same pods, by
-// what their nodes have in common and no other type's have: a label, or cores and
+// an attribute that all their nodes and no other type's have: a label, or cores and
 // memory; else by number.
 func (w *writer) nameTypes() {
 	inst := w.instance
@@ -125,7 +125,7 @@ func (w *writer) nameTypes() {
 	inst.Types = names
 }
 
-// shape is a machine's cores and memory, roughly, as 16c64g.
+// shape returns a machine's cores and memory, rounded, as 16c64g.
 func (w *writer) shape(m int32) string {
 	capacity, one := w.past.nodes[w.instance.Machines[m].Name].spec.Capacity, 1.0
 	for _, dim := range w.instance.Dimensions {

@@ -9,20 +9,19 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Chain keeps the places of pods that are evicted one after the other, and of the pod that
-// they make room for. All places are reserved at once: those in which others still stand too.
+// A Chain reserves the places of pods that are evicted one after the other, and of the pod that
+// they make room for. All places are reserved at once, also those that other pods still occupy.
 type Chain struct{ plan Plan }
 
-// A Place is a node that one more pod is to come to: a pod that waits, or the replacement of
-// one that is evicted. A chain whose places are asked for by [Translator.PlaceOf] has no two of
-// one workload or on one node.
+// A Place assigns a node to one more pod: a waiting pod, or the replacement of an evicted one. A
+// chain whose places are queried by [Translator.PlaceOf] has no two of one workload or on one node.
 type Place struct {
 	Pod  *v1.Pod
 	Node string
 }
 
-// NewChain returns a chain with places in the order in which they are taken. by is what asks
-// for them, until the deadline in seconds since 1970; appLabel is the label that names a
+// NewChain returns a chain with places in the order in which they are taken. by names the object
+// that reserves them, until the deadline in seconds since 1970; appLabel is the label that names a
 // pod's app.
 func NewChain(by string, until float64, places []Place, appLabel string) *Chain {
 	c := &Chain{Plan{Enabled: true, Until: until, by: by}}
@@ -40,7 +39,7 @@ func NewChain(by string, until float64, places []Place, appLabel string) *Chain 
 	return c
 }
 
-// all are the plans and those of the chains.
+// all returns the plans, including those of the chains.
 func (b *planBook) all() []*Plan {
 	all := slices.Clone(b.plans)
 	for _, c := range b.chains {
@@ -49,10 +48,10 @@ func (b *planBook) all() []*Plan {
 	return all
 }
 
-// Engaged reports whether a plan that is in force, as of the last review, or a chain has a workload.
+// Engaged reports whether a plan that was active at the last review, or a chain, has a workload.
 func (t *Translator) Engaged(group string) bool { return t.EngagedBeside(group, nil) }
 
-// EngagedBeside is Engaged, for chains other than some.
+// EngagedBeside is Engaged without the chains others.
 func (t *Translator) EngagedBeside(group string, others []*Chain) bool {
 	book := t.plans()
 	return slices.ContainsFunc(book.all(), func(p *Plan) bool {
@@ -61,8 +60,8 @@ func (t *Translator) EngagedBeside(group string, others []*Chain) bool {
 	})
 }
 
-// Begin reserves what the chain's places need and there is room for. No plan and no chain may
-// have a workload of it. now is the time in seconds since 1970.
+// Begin reserves the chain's places as far as there is room. No plan and no other chain may have
+// a workload of it. now is the time in seconds since 1970.
 func (t *Translator) Begin(c *Chain, now float64) {
 	for _, w := range c.plan.workloads {
 		w.stood = map[string]bool{}
@@ -86,22 +85,22 @@ func (t *Translator) End(c *Chain, now float64) {
 	}
 }
 
-// UnderWay reports whether a chain has neither ended nor met its deadline or a plan for one of its
-// workloads.
+// UnderWay reports whether a chain is still active: it has not ended, its deadline has not passed,
+// and no plan has taken over one of its workloads.
 func (t *Translator) UnderWay(c *Chain) bool { return slices.Contains(t.plans().chains, c) }
 
-// A PlaceState is how far a place of a chain is.
+// A PlaceState is the progress of a place of a chain.
 type PlaceState int
 
 // The states of places.
 const (
-	PlaceLost     PlaceState = iota // nothing is reserved: the room or the node is gone, or the chain has ended
-	PlaceOccupied                   // it is reserved, and another pod of the chain still stands in it
+	PlaceLost     PlaceState = iota // nothing is reserved: the room or the node was lost, or the chain has ended
+	PlaceOccupied                   // it is reserved, and another pod of the chain still occupies it
 	PlaceFree                       // it is reserved and free
-	PlaceTaken                      // a pod of the workload has come
+	PlaceTaken                      // a pod of the workload runs in it
 )
 
-// PlaceOf says how far the place of a number is. An earlier pod of the chain may stand in it.
+// PlaceOf returns the state of a place by its number. An earlier pod of the chain may occupy it.
 func (t *Translator) PlaceOf(c *Chain, number int) PlaceState {
 	w := c.plan.workloads[number]
 	state := PlaceLost
@@ -125,7 +124,7 @@ func (t *Translator) PlaceOf(c *Chain, number int) PlaceState {
 	return state
 }
 
-// Came returns a pod that has come to the place of a number, as it was seen last; nil = none has.
+// Came returns a pod that has taken the place of a number, as last observed; nil if no pod has.
 func (t *Translator) Came(c *Chain, number int) *v1.Pod {
 	w := c.plan.workloads[number]
 	for node := range w.nodes {
@@ -138,7 +137,7 @@ func (t *Translator) Came(c *Chain, number int) *v1.Pod {
 	return nil
 }
 
-// Standing are the pods of a pod's group that have a node, as they were seen last, in no order.
+// Standing returns the pods of a pod's group that have a node, as last observed, in no order.
 func (t *Translator) Standing(pod *v1.Pod) (pods []*v1.Pod) {
 	g := t.ledger.Group(podspec.Group(pod, t.appLabel))
 	if g == nil {
@@ -154,8 +153,7 @@ func (t *Translator) Standing(pod *v1.Pod) (pods []*v1.Pod) {
 	return pods
 }
 
-// leaves returns the pod of a chain's place that is to leave a node and still stands there; nil =
-// none.
+// leaves returns the pod of a chain's place that is to leave a node and still runs there, or nil.
 func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {
 	if p := t.ledger.Pod(string(w.pod.UID)); p != nil && p.Node() == n && w.pod.Spec.NodeName == n.Name() {
 		return p
@@ -163,8 +161,8 @@ func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {
 	return nil
 }
 
-// addLeaving adds what the pods take that chains will evict from a node: whoever is to have
-// their room has reserved it before they leave.
+// addLeaving adds the demand of the pods that chains will evict from a node to the room: the pods
+// that take their room reserve it before they leave.
 func (t *Translator) addLeaving(n *ledger.Node, room map[string]int64) {
 	for _, c := range t.plans().chains {
 		for _, w := range c.plan.workloads {
@@ -177,8 +175,8 @@ func (t *Translator) addLeaving(n *ledger.Node, room map[string]int64) {
 	}
 }
 
-// toCome is wanted for a place of a chain: its pods, less those that have come and did not stand
-// there before.
+// toCome is wanted for a place of a chain: its pods, minus those that run there now and did not
+// when the chain began.
 func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason string) {
 	pods = w.nodes[n.Name()]
 	for _, uid := range t.standing(n.Name(), w.group) {
@@ -195,7 +193,7 @@ func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason stri
 	return max(0, pods), ledger.ReleaseTaken
 }
 
-// standing are the UIDs of a group's pods on a node.
+// standing returns the UIDs of a group's pods on a node.
 func (t *Translator) standing(node, group string) (uids []string) {
 	n, g := t.ledger.Node(node), t.ledger.Group(group)
 	if n == nil || g == nil || g.CountOn(n) == 0 {

@@ -14,14 +14,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Check says which nodes PlacementRules and reservations for others close to one pod.
-// Anti-affinity between pods that are there is not part of it: upstream's filter checks that.
+// A Check lists the nodes that PlacementRules and reservations for others close to one pod.
+// Anti-affinity between running pods is not part of it: upstream's filter checks that.
 type Check struct {
 	own    *constraints
 	by     [domains]tallies
 	zones  map[string]string // by node; nil where no rule by zone binds the pod
 	demand map[string]int64  // of the pod
-	strict *Check            // with the rules that gave way to the pod; nil = none did
+	strict *Check            // with the rules that gave way to the pod; nil if no rule did
 
 	holds     map[string]*hold // by node with reservations
 	closed    map[string]bool  // of these
@@ -30,11 +30,11 @@ type Check struct {
 	nominated string           // the pod's nominated node
 }
 
-// tallies are the rules of a check by one kind of domain, and what they count.
+// tallies are the rules of a check by one kind of domain, with the pods that they count.
 type tallies struct {
 	strictest
 	pairs []pair
-	on    map[string]tally // by domain, where the pod's app or one of a pair stands
+	on    map[string]tally // by domain, where the pod's app or one of a pair runs
 	holds int32            // domains that hold the pod's app
 }
 
@@ -45,7 +45,7 @@ type tally struct {
 }
 
 // Check returns the check of a pod; nil when no rule selects the pod and nothing is
-// reserved for others, or no scheduler decides where it goes. A rule with afterMinutes is
+// reserved for others, or no scheduler decides on its node. A rule with afterMinutes is
 // left out once that time has passed since the pod was created.
 func (t *Translator) Check(p *v1.Pod, now time.Time) *Check {
 	if len(t.Rules()) == 0 && !t.ledger.Holds() || !podspec.Moves(p) {
@@ -68,7 +68,7 @@ func (t *Translator) Check(p *v1.Pod, now time.Time) *Check {
 	return k
 }
 
-// check is the check of a pod by some of the rules.
+// check returns the check of a pod by some of the rules.
 func (t *Translator) check(a *ledger.AppEntry, p *v1.Pod, rules []*Rule) *Check {
 	own := constraintsOf(a.Group())
 	whole := len(rules) == len(t.Rules())
@@ -116,8 +116,8 @@ func (t *Translator) check(a *ledger.AppEntry, p *v1.Pod, rules []*Rule) *Check 
 	return k
 }
 
-// addReserved counts in zones the pods of other groups that room is reserved for. On nodes, what
-// is closed because of them is known (closedTo).
+// addReserved counts in zones the pods of other groups that room is reserved for. For nodes,
+// closedTo has the effect of these pods already.
 func (k *Check) addReserved(l *ledger.Ledger, counted map[*constraints]bool) {
 	for n := range l.Held() {
 		for _, r := range n.Reservations() {
@@ -165,7 +165,7 @@ func (l *tallies) add(at string, c *constraints, count int32, own bool) {
 	l.on[at] = t
 }
 
-// With changes a check as if a pod came to a node, or with count -1 left it.
+// With changes a check as if a pod were placed on a node, or with count -1 removed from it.
 func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
 	if h, ok := k.heldOn(nodeName); ok && podspec.Moves(p) {
 		if k.changed == nil {
@@ -180,7 +180,7 @@ func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
 	}
 }
 
-// Clone is a copy that may be changed.
+// Clone returns a copy that may be changed.
 func (k *Check) Clone() *Check {
 	c := *k
 	c.changed = maps.Clone(k.changed)
@@ -201,7 +201,7 @@ func (k *Check) Refuses(nodeName string) string {
 	return ""
 }
 
-// closedBy returns the rule that closes a node to the pod, with its text; "" = none.
+// closedBy returns the text of the rule that closes a node to the pod; "" if no rule does.
 func (k *Check) closedBy(nodeName string) string {
 	if text := k.by[node].refuses(k.own, nodeName, node); text != "" || !k.by[zone].binds() {
 		return text
@@ -209,8 +209,8 @@ func (k *Check) closedBy(nodeName string) string {
 	return k.by[zone].refuses(k.own, k.zones[nodeName], zone)
 }
 
-// GaveWay returns the rule that would close a node to a pod and no longer binds it, with its
-// text; "" = none.
+// GaveWay returns the text of the rule that would close a node to a pod and no longer binds it;
+// "" if there is no such rule.
 func (t *Translator) GaveWay(p *v1.Pod, nodeName string, now time.Time) string {
 	if !slices.ContainsFunc(t.Rules(), func(r *Rule) bool { return r.gaveWay(p, now) }) {
 		return ""
@@ -221,7 +221,7 @@ func (t *Translator) GaveWay(p *v1.Pod, nodeName string, now time.Time) string {
 	return ""
 }
 
-// GivesWay is when the next rule gives way to the pod of the check; false = none will.
+// GivesWay returns the time at which the next rule gives way to the pod of the check; false if no rule will.
 func (k *Check) GivesWay(p *v1.Pod) (at time.Time, ok bool) {
 	soon := func(r *Rule) {
 		if r == nil || r.after == 0 || p.CreationTimestamp.IsZero() {
@@ -242,8 +242,8 @@ func (k *Check) GivesWay(p *v1.Pod) (at time.Time, ok bool) {
 }
 
 // refuses returns the text of the rule that closes a domain to a pod; "" when it is open. A node
-// without the label is in no domain: a pod whose app is limited or has to spread must know where
-// it comes, one that only excludes others shares none with them.
+// without the label is in no domain: it is closed to a pod whose app is limited or has to spread,
+// and open to one that only excludes others, as it shares no domain with them.
 func (l *tallies) refuses(own *constraints, at string, d domain) string {
 	if at == "" {
 		if by := cmp.Or(l.limit, l.spread); by != nil {
@@ -259,8 +259,8 @@ func (l *tallies) refuses(own *constraints, at string, d domain) string {
 	return ""
 }
 
-// violation is the first rule that a domain violates for a group if more pods of the
-// group come there.
+// violation returns the first rule that a domain violates for a group if more pods of the
+// group are placed there.
 func (l *tallies) violation(own *constraints, t tally, more int32, d domain) (*Rule, string) {
 	where := [domains]string{"", " in a zone"}[d]
 	var most binpack.ZoneLimits

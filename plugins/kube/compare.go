@@ -11,17 +11,17 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Difference is a node or a pod that the ledger has otherwise than the cluster.
+// A Difference is a node or a pod on which the ledger and the cluster disagree.
 type Difference struct{ Node, Pod, Ours, Theirs string }
 
-// A Picture is a cluster as informers have it.
+// A Picture is a cluster as informers report it.
 type Picture struct {
 	nodes map[string]*v1.Node
 	pods  map[string]*v1.Pod   // by UID
 	on    map[string][]*v1.Pod // by node; those that have not ended
 }
 
-// NewPicture sorts nodes and pods.
+// NewPicture indexes nodes and pods.
 func NewPicture(nodes []*v1.Node, pods []*v1.Pod) *Picture {
 	c := &Picture{nodes: make(map[string]*v1.Node, len(nodes)), pods: make(map[string]*v1.Pod, len(pods)), on: map[string][]*v1.Pod{}}
 	for _, n := range nodes {
@@ -37,9 +37,9 @@ func NewPicture(nodes []*v1.Node, pods []*v1.Pod) *Picture {
 }
 
 // Compare lists where the ledger differs from a cluster, in order of nodes and pods: nodes
-// and what they offer, which pods stand where, of which app, and what is free. A pod on a
-// node that the cluster shows on none is assumed there, which is no difference. Compare
-// emits nothing.
+// and their capacity, the node and the app of each pod, and free capacity. A pod that the
+// ledger has on a node and the cluster on no node is assumed there, which is no difference.
+// Compare emits nothing.
 func (t *Translator) Compare(with *Picture) []Difference {
 	var list []Difference
 	for name, object := range with.nodes {

@@ -22,7 +22,7 @@ func (t *Translator) find(p *v1.Pod) *constraints {
 	return constraintsOf(g)
 }
 
-// Related reports whether a rule lets a pod that stands keep a waiting pod off its
+// Related reports whether a rule lets a pod that has a node keep a waiting pod off that
 // node.
 func (t *Translator) Related(waits, stands *v1.Pod) bool {
 	g, o := t.find(waits), t.find(stands)
@@ -71,20 +71,20 @@ func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
 	return t.conflict(c, n, 1)
 }
 
-// Stands reports whether a pod is known to stand on its node.
+// Stands reports whether the ledger has a pod on its node.
 func (t *Translator) Stands(p *v1.Pod) bool {
 	known := t.ledger.Pod(string(p.UID))
 	return known != nil && known.Node() != nil && known.Node().Name() == p.Spec.NodeName
 }
 
-// ByZone reports whether a rule by zone binds a group: where a pod of it may go depends on what
-// stands on other nodes.
+// ByZone reports whether a rule by zone binds a group: then the nodes that are open to its pods
+// depend on pods on other nodes.
 func (t *Translator) ByZone(group string) bool {
 	g := t.ledger.Group(group)
 	return g != nil && constraintsOf(g).zoned()
 }
 
-// zoneOf is the value of a node's zone label; "" = it has none.
+// zoneOf returns the value of a node's zone label; "" if it has none.
 func zoneOf(n *ledger.Node) string {
 	object, ok := n.Object.(*v1.Node)
 	if !ok {
@@ -93,8 +93,8 @@ func zoneOf(n *ledger.Node) string {
 	return object.Labels[v1.LabelTopologyZone]
 }
 
-// zones are those of all nodes. The list does not change: another one is made where a node's
-// label changed.
+// zones returns the zone by node, for all nodes with one. The map is not changed: it is replaced
+// when a node's label changes.
 func (t *Translator) zones() map[string]string {
 	book := t.book()
 	if book.zones == nil {
@@ -108,7 +108,7 @@ func (t *Translator) zones() map[string]string {
 	return book.zones
 }
 
-// conflict is the rule that a node, or its zone, violates if more pods of a group come there.
+// conflict returns the rule that a node, or its zone, violates if more pods of a group are placed there.
 func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule, string) {
 	if r, text := t.conflictIn(c, node, t.on(n), more); r != nil || !c.zoned() || zoneOf(n) == "" {
 		return r, text
@@ -116,7 +116,7 @@ func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule
 	return t.conflictIn(c, zone, t.in(zoneOf(n)), more)
 }
 
-// countOn is the number of a group's pods on a node.
+// countOn returns the number of a group's pods on a node.
 func (t *Translator) countOn(c *constraints, n *ledger.Node) int32 {
 	if g := t.ledger.Group(c.name); g != nil {
 		return g.CountOn(n)
@@ -142,8 +142,8 @@ func (t *Translator) in(name string) func(*constraints) int32 {
 	}
 }
 
-// conflictIn is the rule by one kind of domain that one violates, whose pods are counted, if more
-// pods of a group come there.
+// conflictIn returns the rule by one kind of domain that is violated if more pods of a group are
+// placed in a domain, whose pods count returns.
 func (t *Translator) conflictIn(c *constraints, d domain, count func(*constraints) int32, more int32) (*Rule, string) {
 	there := tally{own: count(c), others: map[*constraints]int32{}}
 	l := tallies{strictest: strictest{limit: c.by[d].limit}}
@@ -156,7 +156,7 @@ func (t *Translator) conflictIn(c *constraints, d domain, count func(*constraint
 	return l.violation(c, there, more, d)
 }
 
-// Conflicts counts for each rule the nodes that violate it; for one by zone, the zones.
+// Conflicts counts for each rule the nodes that violate it; for a rule by zone, the zones.
 func (t *Translator) Conflicts() map[string]int {
 	type where struct {
 		rule *Rule

@@ -45,7 +45,7 @@ func (d *Declared) Add(object any) {
 // number within its bounds.
 type workload struct {
 	plan
-	pod         *v1.Pod // as its controller will make it
+	pod         *v1.Pod // as its controller will create it
 	replicas    int32
 	scaled      bool
 	least, most int32
@@ -53,8 +53,8 @@ type workload struct {
 
 type target struct{ namespace, kind, name string }
 
-// workloads lists what has replicas, without the objects that another controller
-// made.
+// workloads lists the objects with replicas that no other controller created, and
+// jobs.
 func (d *Declared) workloads() []workload {
 	bounds := map[target]*autoscalingv2.HorizontalPodAutoscaler{}
 	for _, h := range d.Autoscalers {
@@ -101,7 +101,7 @@ func (d *Declared) workloads() []workload {
 	return list
 }
 
-// parallel is how many pods of a job run at the same time.
+// parallel returns the number of pods of a job that run at the same time.
 func parallel(j *batchv1.Job) *int32 {
 	n := j.Spec.Parallelism
 	if left := j.Spec.Completions; left != nil && n != nil {
@@ -110,7 +110,7 @@ func parallel(j *batchv1.Job) *int32 {
 	return n
 }
 
-// podOf is a pod as the controller of a template makes it, with what a policy sees.
+// podOf returns a pod as the controller of a template creates it, as far as a policy sees it.
 func podOf(kind string, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -131,8 +131,8 @@ const (
 	manyApps = 20_000
 )
 
-// Forecast brings the expected numbers up to date with what is declared. An app
-// that nothing declares is expected as often as its fading peak: the most pods at a
+// Forecast brings the expected numbers up to date with the declared ones. An app
+// that no object declares is expected as often as its fading peak: the most pods at a
 // time. An app with an autoscaler likewise, within the autoscaler's bounds. since is
 // the time since the last call. Apps without pods for long are forgotten. The windows of
 // planned roll-outs are brought up to date too. The faults are those of annotations.
@@ -150,7 +150,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 		}
 		named[a.Group()] = true
 		plans[a.Group().Name()] = append(plans[a.Group().Name()], w.plan)
-		if !t.fitsSomewhere(a.Spec()) { // no policy should make room for pods that cannot come
+		if !t.fitsSomewhere(a.Spec()) { // no policy should make room for pods that fit nowhere
 			continue
 		}
 		n := float64(w.replicas)
@@ -177,8 +177,8 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 	return t.setWindows(plans)
 }
 
-// ForecastNew says how many pods new workloads declare, where nothing is expected of their
-// apps yet, or nothing declared. The next forecast has what it leaves out: autoscalers and windows.
+// ForecastNew emits the numbers of pods that new workloads declare, where their apps have no
+// expected number yet, or an undeclared one. It leaves autoscalers and windows to the next forecast.
 func (t *Translator) ForecastNew(declared *Declared) {
 	known, wants := t.ledger.Expected(), declaredBy{}
 	for _, w := range declared.workloads() {
@@ -198,8 +198,8 @@ func (t *Translator) ForecastNew(declared *Declared) {
 	}
 }
 
-// mostDeclared is how much the workloads of one namespace count at most, in multiples of all that the nodes hold. More
-// cannot come soon, and would leave no weight to the forecast of others.
+// mostDeclared bounds the demand of the workloads of one namespace, in multiples of the capacity of all nodes. More
+// cannot be placed soon, and would leave no weight to the forecast of others.
 const mostDeclared = 16
 
 // declaredBy has the numbers of pods that are declared, by namespace and app.
@@ -212,8 +212,8 @@ func (d declaredBy) add(namespace string, a *ledger.AppEntry, n float64) {
 	d[namespace][a] += n
 }
 
-// bound returns the numbers by app. Of a namespace that declares too much of a
-// dimension, those that need it are lowered alike.
+// bound returns the numbers by app. If a namespace declares too much of a
+// dimension, all its apps that need it are lowered by the same factor.
 func (t *Translator) bound(declared declaredBy) map[string]float64 {
 	capacity, expected := map[string]float64{}, map[string]float64{}
 	for n := range t.ledger.Nodes() {
@@ -266,8 +266,8 @@ func (t *Translator) setExpected(expected map[string]float64, undeclared map[str
 	}
 }
 
-// fitsSomewhere reports whether a pod of an app fits some node that holds nothing
-// else; true while there are no nodes.
+// fitsSomewhere reports whether a pod of an app fits some node that is otherwise
+// empty; true while there are no nodes.
 func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	for n := range t.ledger.Nodes() {
 		m := n.Machine()
@@ -282,10 +282,10 @@ func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	return t.ledger.NodeCount() == 0
 }
 
-// Sweep does what a forecast does beside forecasting, where none comes: it forgets apps.
+// Sweep drops idle apps when no forecast arrives to do so.
 func (t *Translator) Sweep(since time.Duration) { t.sweep(t.ledger.Expected(), since) }
 
-// sweep forgets the apps that had neither pods nor a forecast for long, once they
+// sweep drops the apps that have had neither pods nor a forecast for long, once they
 // are many.
 func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	var idle []string

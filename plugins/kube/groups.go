@@ -10,11 +10,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// constraints are what anti-affinity and rules require of a group. The ledger's
-// group has them as its object.
+// constraints are the requirements of anti-affinity and rules on a group. The ledger
+// stores them as the group's object.
 type constraints struct {
 	name   string
-	number int     // as it came
+	number int     // in order of arrival
 	pod    *v1.Pod // the newest of the group: its labels and terms count
 	terms  []term  // its anti-affinity
 
@@ -26,7 +26,7 @@ type constraints struct {
 	pairs         []pair // rules with other groups that the group is part of
 }
 
-// strictest are the rules that bind a group most, of one kind of domain; nil = none.
+// strictest are the rules of one kind of domain that bind a group most; nil = no rule.
 type strictest struct{ limit, spread *Rule }
 
 // among finds the strictest of the rules that pick a pod, by domain.
@@ -54,7 +54,7 @@ func (c *constraints) zoned() bool {
 
 func constraintsOf(g *ledger.Group) *constraints { return g.Object.(*constraints) }
 
-// A pair is a rule (a, b, max) of two groups. It comes from a PlacementRule, or, where
+// A pair is a rule (a, b, max) of two groups. It stems from a PlacementRule, or, where
 // by is nil, from the anti-affinity of a.
 type pair struct {
 	a, b *constraints
@@ -63,7 +63,7 @@ type pair struct {
 	in   domain // that the pods do not share
 }
 
-// other is the group of a pair that is not c.
+// other returns the group of a pair that is not c.
 func (p *pair) other(c *constraints) *constraints {
 	if p.a == c {
 		return p.b
@@ -71,7 +71,7 @@ func (p *pair) other(c *constraints) *constraints {
 	return p.a
 }
 
-// Rules are those that were set last.
+// Rules returns the rules that were set last.
 func (t *Translator) Rules() []*Rule { return t.book().rules }
 
 func (t *Translator) book() *ruleBook {
@@ -112,7 +112,7 @@ func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
 	return c
 }
 
-// others are the groups that a group may be paired with.
+// others returns the groups that a group may be paired with.
 func (t *Translator) others(c *constraints) []*constraints {
 	return slices.DeleteFunc(t.book().related(c), func(other *constraints) bool {
 		g := t.ledger.Group(other.name)
@@ -156,14 +156,14 @@ func samePairs(a, b []pair) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(b, func(p pair) bool { return count[p] != 0 })
 }
 
-// leaveGroup calls reelect if a pod that stands changes its group.
+// leaveGroup calls reelect if a pod on a node changes its group.
 func (t *Translator) leaveGroup(p *v1.Pod, to *ledger.AppEntry) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.App().Group() != to.Group() {
 		t.reelect(known)
 	}
 }
 
-// reelect takes a group's constraints from the newest pod that stays, if the pod
+// reelect takes a group's constraints from the newest remaining pod, if the pod
 // that leaves defined them.
 func (t *Translator) reelect(leaves *ledger.Pod) {
 	g := leaves.App().Group()
@@ -187,7 +187,7 @@ func (t *Translator) reelect(leaves *ledger.Pod) {
 	}
 }
 
-// refresh computes the constraints of all groups and emits them.
+// refresh computes the constraints of all groups again and emits them.
 func (t *Translator) refresh() {
 	rules := t.Rules()
 	book := newRuleBook(rules)

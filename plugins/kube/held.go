@@ -10,15 +10,15 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// held is what reservations for other workloads hold on a node.
+// held is the capacity of a node that is reserved for other workloads.
 type held struct {
-	by     string           // the object that asked for the first of them
-	amount map[string]int64 // that they hold
-	free   map[string]int64 // beside them and the pods that stand
+	by     string           // the object that made the first of the reservations
+	amount map[string]int64 // their demand
+	free   map[string]int64 // next to them and the pods on the node
 	closed bool             // a rule or anti-affinity keeps the pod off them
 }
 
-// A hold is what the reservations on a node hold, for whomever they are. It does not change.
+// A hold is the total of the reservations on a node, for whichever workload. It does not change.
 type hold struct {
 	held
 	node    *ledger.Node
@@ -26,8 +26,8 @@ type hold struct {
 	changes uint64          // of the node so far
 }
 
-// holds are those of all nodes with reservations. The ledger has them as an object. A list does not
-// change, so that checks can share it: only what happened to a node makes another one.
+// holds returns those of all nodes with reservations. The ledger stores them as an object. A list
+// is not changed, so that checks can share it: a change of a node makes a new list.
 func (t *Translator) holds() map[string]*hold {
 	list, _ := t.ledger.HeldObjects.(map[string]*hold)
 	nodes, shared := 0, true
@@ -66,8 +66,8 @@ func (t *Translator) holdOn(n *ledger.Node) *hold {
 	return h
 }
 
-// closedTo are the nodes with reservations that a rule or anti-affinity closes to a pod of an
-// app because of the pods to come.
+// closedTo returns the nodes with reservations that a rule or anti-affinity closes to a pod of an
+// app because of the pods that they are reserved for.
 func (t *Translator) closedTo(a *ledger.AppEntry) map[string]bool {
 	if len(constraintsOf(a.Group()).pairs) == 0 {
 		return nil
@@ -81,8 +81,8 @@ func (t *Translator) closedTo(a *ledger.AppEntry) map[string]bool {
 	return closed
 }
 
-// heldOn is what is held on a node for others than the pod of a check. A pod for which room is
-// reserved there takes that, and preemption made room on the node that it nominated.
+// heldOn returns the capacity of a node that is held for others than the pod of a check. A pod with
+// a reservation there takes its own, and on the node that it nominated preemption made room for it.
 func (k *Check) heldOn(nodeName string) (h held, ok bool) {
 	if h, ok := k.changed[nodeName]; ok {
 		return h, true
@@ -96,13 +96,13 @@ func (k *Check) heldOn(nodeName string) (h held, ok bool) {
 	return h, true
 }
 
-// keptOff reports whether a pod of an app may stand on a node, but not beside the pods that
-// room is reserved for there.
+// keptOff reports whether the pods on a node allow a pod of an app, but not the pods that room is
+// reserved for there.
 func (t *Translator) keptOff(a *ledger.AppEntry, n *ledger.Node) bool {
 	own := constraintsOf(a.Group())
 	for i := range own.pairs {
 		p := &own.pairs[i]
-		if p.in != node { // what comes to the zone is not known to stand on this node
+		if p.in != node { // a pod that is expected in the zone need not run on this node
 			continue
 		}
 		other, coming := p.other(own), int32(0)
@@ -122,7 +122,7 @@ func (t *Translator) keptOff(a *ledger.AppEntry, n *ledger.Node) bool {
 	return false
 }
 
-// with is what is held after a pod of a demand came to the node, or with count -1 left it.
+// with returns the hold after a pod of a demand was placed on the node, or with count -1 removed.
 func (h held) with(demand map[string]int64, count int32) held {
 	h.free = maps.Clone(h.free) // a copy of the check may share it
 	for dim, need := range demand {
@@ -131,7 +131,7 @@ func (h held) with(demand map[string]int64, count int32) held {
 	return h
 }
 
-// refuses returns why a pod of a demand does not fit beside the reservations, where it would
+// refuses returns why a pod of a demand does not fit next to the reservations, where it would
 // without them; "" when it fits.
 func (h held) refuses(demand map[string]int64) string {
 	full := ""
@@ -155,7 +155,7 @@ func (t *Translator) Holds(nodeName string) bool {
 	return n != nil && len(n.Reservations()) > 0
 }
 
-// demandOf is what a pod that a check is changed by takes.
+// demandOf returns the demand of a pod that a check is changed by.
 func (t *Translator) demandOf(p *v1.Pod) map[string]int64 {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Object == any(p) {
 		return known.App().Spec().Demand

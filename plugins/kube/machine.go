@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// machineOf is a node as a policy sees it, without selectors. fixed is what immovable pods take.
+// machineOf returns a node as a policy sees it, without selectors. fixed is the demand of immovable pods.
 func machineOf(n *v1.Node, cost float64, fixed map[string]int64) *ledger.Machine {
 	m := &ledger.Machine{Capacity: capacity(n, fixed), Cost: cost, Cordoned: n.Spec.Unschedulable}
 	for _, key := range ledger.NamingLabels {
@@ -24,7 +24,7 @@ func machineOf(n *v1.Node, cost float64, fixed map[string]int64) *ledger.Machine
 	return m
 }
 
-// capacity is what a node offers to movable pods.
+// capacity returns the allocatable amounts of a node, minus fixed.
 func capacity(n *v1.Node, fixed map[string]int64) map[string]int64 {
 	c := podspec.Amounts(n.Status.Allocatable)
 	for dim, used := range fixed {
@@ -35,7 +35,7 @@ func capacity(n *v1.Node, fixed map[string]int64) map[string]int64 {
 	return c
 }
 
-// hasCapacity reports whether a node has that capacity.
+// hasCapacity reports whether a node has the capacity c.
 func hasCapacity(n *v1.Node, fixed, c map[string]int64) bool {
 	count := 0
 	for name, quantity := range n.Status.Allocatable {
@@ -54,7 +54,7 @@ func equalMachines(a, b *ledger.Machine) bool {
 		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Labels, b.Labels)
 }
 
-// demandOfFixed is what the immovable pods of a node take; nil = nothing.
+// demandOfFixed returns the demand of a node's immovable pods; nil = zero.
 func demandOfFixed(pods []*v1.Pod) map[string]int64 {
 	var fixed map[string]int64
 	for _, p := range pods {

@@ -23,25 +23,25 @@ type Plan struct {
 	Until     float64 // seconds since 1970
 	pods      int32
 	workloads []*planned
-	by        string          // of a chain: what asks for its places
-	seen      map[string]bool // its nodes that were there, and open
+	by        string          // of a chain: the object that reserves its places
+	seen      map[string]bool // its nodes that have existed, and were open
 }
 
 // planned is a workload of a plan.
 type planned struct {
 	plan  *Plan
 	group string
-	pod   *v1.Pod // one of the workload's, as far as the plan says
+	pod   *v1.Pod // a model of the workload's pods, with the plan's fields only
 	pods  int32
 	nodes map[string]int32 // as they are planned now
-	again map[string]int32 // of these, pods that were planned again, by node
-	stood map[string]bool  // of a chain: UIDs of the pods that stood on the node before
-	// As of the last review: what a policy sees of the pod.
+	again map[string]int32 // of these, pods that were replanned, by node
+	stood map[string]bool  // of a chain: UIDs of the pods that were on the node before
+	// As of the last review: the pod as a policy sees it.
 	app    string
 	demand map[string]int64
 }
 
-// mostPlanned bounds what a plan adds up to.
+// mostPlanned bounds the number of pods of a plan.
 const mostPlanned = 1 << 20
 
 // NewPlan parses a plan; appLabel is the label that names a pod's app. The error names the
@@ -121,7 +121,7 @@ func newPlanned(p *v1alpha1.PlannedWorkload, appLabel string) (*planned, error) 
 	return w, nil
 }
 
-// Clash returns a workload that two plans have; "" = none.
+// Clash returns a workload that both plans have, or "".
 func (p *Plan) Clash(other *Plan) string {
 	for _, w := range p.workloads {
 		if slices.ContainsFunc(other.workloads, func(o *planned) bool { return o.group == w.group }) {
@@ -131,13 +131,13 @@ func (p *Plan) Clash(other *Plan) string {
 	return ""
 }
 
-// A planBook is the plans, and what they say of each node. The ledger has it as an object.
+// A planBook holds the plans, and their workloads by node. The ledger stores it as an object.
 type planBook struct {
 	plans  []*Plan
 	chains []*Chain
 	on     map[string][]*planned // of the enabled ones, in the order of plans and workloads, then of chains and places
-	failed failure               // of the last try to plan again
-	// reviewed is when it was, in seconds since 1970.
+	failed failure               // of the last attempt to replan
+	// reviewed is the time of the last review, in seconds since 1970.
 	reviewed float64
 }
 
@@ -150,7 +150,7 @@ func (t *Translator) plans() *planBook {
 
 var noPlans planBook
 
-// Plans are those that were set last.
+// Plans returns the plans that were set last.
 func (t *Translator) Plans() []*Plan { return t.plans().plans }
 
 // SetPlans replaces the plans, of which no two may have the same workload. A chain that has a
@@ -159,7 +159,7 @@ func (t *Translator) SetPlans(plans []*Plan, now float64) {
 	book := &planBook{plans: plans}
 	for _, p := range plans {
 		for _, before := range t.Plans() {
-			if before.Name == p.Name { // what its former version saw is gone for this one too
+			if before.Name == p.Name { // a node that its former version saw and that was lost is lost for this one too
 				maps.Copy(p.seen, before.seen)
 			}
 		}
@@ -173,8 +173,8 @@ func (t *Translator) SetPlans(plans []*Plan, now float64) {
 	t.ReviewPlans(now)
 }
 
-// ReviewPlans reserves what plans ask for and there is room for, ends what is no longer
-// due at a time, in seconds since 1970, and plans pods again that have lost their places.
+// ReviewPlans reserves places of plans as far as there is room, ends reservations that are no longer
+// due at a time, in seconds since 1970, and replans pods that have lost their places.
 func (t *Translator) ReviewPlans(now float64) {
 	book, ok := t.ledger.PlanObjects.(*planBook)
 	if !ok {
@@ -196,7 +196,7 @@ func (t *Translator) ReviewPlans(now float64) {
 	t.replan(book, now)
 }
 
-// inForce reports whether a plan reserves anything at a time.
+// inForce reports whether a plan is active at a time.
 func (p *Plan) inForce(now float64) bool { return p.Enabled && p.Until > now }
 
 // settleAll brings all reservations up to date.
@@ -217,7 +217,7 @@ func (t *Translator) settleAll(book *planBook, now float64, ended map[string]str
 	for n := range t.ledger.Held() {
 		names[n.Name()] = true
 	}
-	// What a node releases, one before it may reserve.
+	// Two rounds: a node may reserve pods that a later node releases.
 	for range 2 {
 		released := false
 		for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -231,11 +231,11 @@ func (t *Translator) settleAll(book *planBook, now float64, ended map[string]str
 	}
 }
 
-// source is what reservations name as the one that asked for them.
+// source returns the name of a plan in reservations.
 func (p *Plan) source() string { return cmp.Or(p.by, "PlacementPlan/"+p.Name) }
 
 // settle brings the reservations on a node up to date, and reports whether some ended. ended
-// are plans whose end has another reason than that nobody asks for it.
+// are plans whose end has a reason other than that they were withdrawn.
 func (t *Translator) settle(n *ledger.Node, ended map[string]string) (released bool) {
 	asks := t.plans().on[n.Name()]
 	if len(asks) == 0 && len(n.Reservations()) == 0 {
@@ -260,7 +260,7 @@ func (t *Translator) settle(n *ledger.Node, ended map[string]string) (released b
 	return released
 }
 
-// room is what is free on a node beside the pods that stand there.
+// room returns the capacity of a node minus the demand of the pods on it.
 func (t *Translator) room(n *ledger.Node) map[string]int64 {
 	room := maps.Clone(n.Machine().Capacity)
 	for _, p := range n.Pods() {
@@ -271,7 +271,7 @@ func (t *Translator) room(n *ledger.Node) map[string]int64 {
 	return room
 }
 
-// settleOne brings the reservation of a workload on a node up to date, and takes it off the
+// settleOne brings the reservation of a workload on a node up to date, and subtracts it from the
 // room. shift is the reason when the plan itself changed. It reports whether some ended.
 func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64, shift string) (released bool) {
 	want, reason := t.wanted(n, w)
@@ -307,17 +307,17 @@ func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64
 	return released
 }
 
-// ensurePlanned returns the app of a planned workload; nil = the ledger refused it.
+// ensurePlanned returns the app of a planned workload; nil if the ledger refused it.
 func (t *Translator) ensurePlanned(w *planned) *ledger.AppEntry {
 	a := t.EnsureApp(w.pod)
-	if a != nil { // resources that have come meanwhile make it another app
+	if a != nil { // resources that have appeared meanwhile make it another app
 		w.app, w.demand = a.Name(), a.Spec().Demand
 	}
 	return a
 }
 
-// wanted is the number of pods of a workload that are still to come to a node, by what
-// stands and is reserved elsewhere, and why no more are.
+// wanted returns the number of pods of a workload that a node still expects, given the pods that
+// run or are reserved elsewhere, and why it is no larger.
 func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason string) {
 	if w.stood != nil {
 		return t.toCome(n, w)
@@ -348,7 +348,7 @@ func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason stri
 	return pods, reason
 }
 
-// most is how many more pods of a group rules, anti-affinity and selectors allow on a node.
+// most returns how many more pods of a group rules, anti-affinity and selectors allow on a node.
 func (t *Translator) most(g *ledger.Group, n *ledger.Node) int32 {
 	if latest := g.Latest(); latest != nil && !t.ledger.Admits(n, latest.Spec().Selector) {
 		return 0

@@ -7,18 +7,18 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// A PlanReport says how far a plan is, in pods.
+// A PlanReport is the progress of a plan, in pods.
 type PlanReport struct {
 	Pods, Landed, Reserved, Elsewhere int32
-	// Of those that are still to come: with a place that there is room for now; on nodes that
-	// are not there, that are cordoned, without room, and that a rule, a taint or anti-affinity
-	// keeps them off.
+	// Of the pods that are still expected: those with a place that has room now; and those on nodes
+	// that do not exist, that are cordoned, without room, or closed to them by a rule, a taint or
+	// anti-affinity.
 	HasRoom, NoNode, Cordoned, NoRoom, Refused int32
-	// Again are the pods that were planned again, by the node that they are planned on now.
+	// Again are the pods that were replanned, by the node that they are planned on now.
 	Again map[string]int32
 }
 
-// Replanned is the number of pods that were planned again.
+// Replanned returns the number of pods that were replanned.
 func (r *PlanReport) Replanned() int32 {
 	sum := int32(0)
 	for _, pods := range r.Again {
@@ -27,7 +27,7 @@ func (r *PlanReport) Replanned() int32 {
 	return sum
 }
 
-// Report says how far a plan is.
+// Report returns the progress of a plan.
 func (t *Translator) Report(p *Plan) PlanReport {
 	r := PlanReport{Pods: p.pods}
 	rooms := map[*ledger.Node]map[string]int64{}
@@ -37,10 +37,10 @@ func (t *Translator) Report(p *Plan) PlanReport {
 	return r
 }
 
-// reportOn adds a workload to a report. rooms are those of the nodes so far, less what the
-// plan reserves or has room for there.
+// reportOn adds a workload to a report. rooms are those of the nodes so far, minus the room that
+// the plan's earlier workloads reserve or fit there.
 func (t *Translator) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]map[string]int64) {
-	landed, left := int32(0), w.pods // to come
+	landed, left := int32(0), w.pods // still expected
 	a, g := t.ledger.App(w.app), t.ledger.Group(w.group)
 	if g != nil {
 		left = max(0, left-int32(g.Pods()))
@@ -93,8 +93,8 @@ func (t *Translator) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]
 	}
 }
 
-// fitting is how many of a workload's pods there is room for on a node, beside what others
-// have reserved. It takes them off the room.
+// fitting returns how many of a workload's pods fit on a node, next to the reservations of
+// others. It subtracts them from the room.
 func (t *Translator) fitting(n *ledger.Node, w *planned, want int32, rooms map[*ledger.Node]map[string]int64) int32 {
 	if rooms[n] == nil {
 		rooms[n] = t.room(n)

@@ -12,10 +12,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// CostAnnotation of a node is what it costs an hour, in the currency of the prices.
+// CostAnnotation of a node is its cost an hour, in the currency of the prices.
 const CostAnnotation = "sigma-scheduler.io/cost"
 
-// What a cpu, a GiB of memory and a GPU cost an hour where nothing says what a node costs:
+// The cost of a cpu, a GiB of memory and a GPU an hour where a node's cost is not given:
 // OpenCost's default prices, in USD. Their ratios matter, not their size.
 const (
 	cpuHour = 0.031611
@@ -23,8 +23,8 @@ const (
 	gpuHour = 0.95
 )
 
-// Prices say what nodes cost an hour: by a node's annotation, else by the first line of a file that
-// is for it, else by a linear model of cpu, memory and GPUs. nil has no file.
+// Prices give the cost of nodes an hour: by a node's annotation, else by the first line of a file that
+// matches it, else by a linear model of cpu, memory and GPUs. nil has no file.
 type Prices struct {
 	Currency string // of the file; USD where it names none
 	list     []trace.NodePrice
@@ -42,7 +42,7 @@ func ReadPrices(path string) (*Prices, error) {
 	return &Prices{cmp.Or(currency, "USD"), list}, nil
 }
 
-// Unit is the currency that costs are in, an hour; "" without a file.
+// Unit returns the currency of hourly costs; "" without a file.
 func (p *Prices) Unit() string {
 	if p == nil {
 		return ""
@@ -50,20 +50,20 @@ func (p *Prices) Unit() string {
 	return p.Currency
 }
 
-// A PriceSource says where a node's price comes from.
+// A PriceSource is the source of a node's price.
 type PriceSource string
 
-// The sources, the first that there is counts.
+// The sources; the first available counts.
 const (
 	ByAnnotation PriceSource = "annotation"
 	ByFile       PriceSource = "file"
 	ByModel      PriceSource = "model"
 )
 
-// mostCost is the most that a node may cost an hour.
+// mostCost bounds the cost of a node an hour.
 const mostCost = 1e12
 
-// Of returns what a node costs an hour. An annotation that is not a positive number is ignored: it must
+// Of returns the cost of a node an hour. An annotation that is not a positive number is ignored: it must
 // not make the node unusable.
 func (p *Prices) Of(n *v1.Node) (float64, PriceSource) {
 	if v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64); err == nil && v > 0 && v <= mostCost {
@@ -96,7 +96,7 @@ func firstLabel(n *v1.Node, keys ...string) string {
 	return ""
 }
 
-// capacityType is on-demand, spot or reserved by the labels of Karpenter, EKS, GKE and AKS; on-demand
+// capacityType returns on-demand, spot or reserved by the labels of Karpenter, EKS, GKE and AKS; on-demand
 // without them.
 func capacityType(n *v1.Node) string {
 	switch strings.ToLower(strings.ReplaceAll(firstLabel(n, "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"), "_", "-")) {

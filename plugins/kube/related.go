@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// A ruleBook is the rules, and which groups they and anti-affinity may pair: a new group
-// is not compared with thousands of others. The ledger has it as an object.
+// A ruleBook holds the rules, and the groups that they and anti-affinity may pair: a new group
+// is not compared with thousands of others. The ledger stores it as an object.
 type ruleBook struct {
 	rules    []*Rule
 	zones    map[string]string             // of nodes with that label; nil = to be listed again
 	subjects map[*Rule][]*constraints      // that a rule with exclusions picks
 	excluded map[*exclusion][]*constraints // that an exclusion picks
 	labelled map[label][]*constraints      // by the labels of their pods
-	selects  map[label][]*constraints      // by a label that one of their terms asks for
+	selects  map[label][]*constraints      // by a label that one of their terms requires
 	all      []*constraints
-	loose    []*constraints // with a term that asks for no label
+	loose    []*constraints // with a term that requires no label
 	came     int            // groups so far
 }
 
@@ -33,8 +33,8 @@ func newRuleBook(rules []*Rule) *ruleBook {
 	}
 }
 
-// asked are labels of which a pod has one if a selector picks it; none = it may do without.
-// Labels that change with every pod are not looked at.
+// asked returns labels of which a pod has one if a selector picks it; nil if it may have none of them.
+// Labels that change with every pod are skipped.
 func asked(s labels.Selector) []label {
 	requirements, _ := s.Requirements()
 	for _, r := range requirements {
@@ -117,8 +117,8 @@ func (b *ruleBook) picked(pod *v1.Pod, subject func(*Rule), other func(*Rule, *e
 	}
 }
 
-// related are the other groups that a rule or a term may pair with one, in the order in
-// which they came, and some that none does.
+// related returns the other groups that a rule or a term may pair with c, in order of arrival,
+// and some that no rule or term pairs with it.
 func (b *ruleBook) related(c *constraints) []*constraints {
 	found := map[*constraints]bool{}
 	add := func(list []*constraints) {

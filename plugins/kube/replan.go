@@ -14,25 +14,25 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// replanSteps bounds the search for other places: a review must not hold up the pods to come.
+// replanSteps bounds the search for other places: a review must not delay the next pods.
 const replanSteps = 200
 
-// retryAfter is how long pods for which there was no place wait for another try, in seconds,
-// unless their number changes.
+// retryAfter is the wait before pods without a place are planned again, in seconds, unless their
+// number changes.
 const retryAfter = 10
 
-// A failure is the last try that left out pods.
+// A failure is the last attempt that left out pods.
 type failure struct {
 	pods int32
 	at   float64
 }
 
-// A loss is the places of a workload that are lost while its pods are still to come.
+// A loss holds the lost places of a workload whose pods are still expected.
 type loss struct {
 	w    *planned
 	at   map[string]int32 // pods by node
-	pods int32            // that are to be planned again: some may stand elsewhere
-	kept map[string]int32 // pods by node that room is reserved for, where these are planned again too
+	pods int32            // that are to be replanned: some may run elsewhere
+	kept map[string]int32 // pods by node that room is reserved for, where these are replanned too
 }
 
 // unready reports whether a node's condition keeps pods off.
@@ -41,8 +41,8 @@ func unready(n *ledger.Node) bool {
 	return ok && podspec.Unwell(object) != nil
 }
 
-// losses lists what was lost: on nodes that were there and are gone, are cordoned or not
-// ready, and on nodes that are there and have no room or refuse the pods.
+// losses lists the lost places: on nodes that were there and have been removed, cordoned or become
+// unready, and on existing nodes that have no room or refuse the pods.
 func (t *Translator) losses(book *planBook, now float64) (list []loss, pods int32) {
 	for _, p := range book.plans {
 		if !p.inForce(now) {
@@ -86,9 +86,9 @@ func (t *Translator) losses(book *planBook, now float64) (list []loss, pods int3
 	return list, pods
 }
 
-// replan plans the pods again that have lost their places, around all that stands and is
-// reserved. When some find no place, it tries to place some of what is reserved for the same
-// plans again too. What finds no place then is tried again later.
+// replan plans the pods that have lost their places again, around all running and reserved pods.
+// When some find no place, it tries to replan some reservations of the same plans too. Pods that
+// find no place then are retried later.
 func (t *Translator) replan(book *planBook, now float64) {
 	lost, pods := t.losses(book, now)
 	if pods == 0 || pods == book.failed.pods && now >= book.failed.at && now < book.failed.at+retryAfter {
@@ -114,8 +114,8 @@ func (t *Translator) replan(book *planBook, now float64) {
 	}
 }
 
-// loosen adds to what was lost what is reserved for the same plans on the nodes with the most
-// room, a few: there it may stand in the way.
+// loosen adds reservations of the same plans on the few nodes with the most room to the losses:
+// there they may be in the way.
 func (t *Translator) loosen(lost []loss) []loss {
 	const most = 16 // nodes
 	lost = slices.Clone(lost)
@@ -150,7 +150,7 @@ func (t *Translator) loosen(lost []loss) []loss {
 	return lost
 }
 
-// share is the least share of a node's cpu and memory that neither stands nor is reserved.
+// share returns the least share of a node's cpu and memory that is neither used nor reserved.
 func (t *Translator) share(n *ledger.Node) float64 {
 	room, capacity, least := t.room(n), n.Machine().Capacity, 1.
 	for _, r := range n.Reservations() {
@@ -166,7 +166,7 @@ func (t *Translator) share(n *ledger.Node) float64 {
 	return least
 }
 
-// pack finds places for what was lost: for each the pods by node, and the number of pods
+// pack finds places for the losses: for each the pods by node, and the number of pods
 // without one.
 func (t *Translator) pack(lost []loss) (found []map[string]int32, left int64) {
 	columns := t.ledger.Columns()
@@ -180,7 +180,7 @@ func (t *Translator) pack(lost []loss) (found []map[string]int32, left int64) {
 		for _, pods := range l.kept {
 			items[app] += int64(pods)
 		}
-		if g := t.ledger.Group(l.w.group); g.Latest() != nil { // a plan does not say which nodes its pods may use
+		if g := t.ledger.Group(l.w.group); g.Latest() != nil { // a plan does not list the nodes that its pods may use
 			inst.Apps[app].Types = inst.Apps[t.ledger.AppIndex(g.Latest().Name())].Types
 		}
 	}
@@ -213,8 +213,8 @@ func (t *Translator) pack(lost []loss) (found []map[string]int32, left int64) {
 	return found, left
 }
 
-// entries are the pods on a node and those that room is reserved for, but for those that are
-// to be placed again.
+// entries returns the pods on a node and those that room is reserved for, without those that are
+// to be replanned.
 func (t *Translator) entries(n *ledger.Node, inst *binpack.Instance, lost []loss, of map[int32]int) []binpack.Entry {
 	counts := map[int32]int32{} // by app
 	for _, p := range n.Pods() {
@@ -237,8 +237,8 @@ func (t *Translator) entries(n *ledger.Node, inst *binpack.Instance, lost []loss
 	return items
 }
 
-// atLeast is a capacity, but no less than what items take: a node may have shrunk below that,
-// and where a chain moves pods, those that come and those that leave are both there.
+// atLeast returns a capacity, raised to the demand of items: a node may have shrunk below that,
+// and while a chain moves pods, both the arriving and the leaving ones count.
 func atLeast(capacity []int64, items []binpack.Entry, inst *binpack.Instance) []int64 {
 	used := make([]int64, len(capacity))
 	for _, e := range items {
@@ -252,8 +252,8 @@ func atLeast(capacity []int64, items []binpack.Entry, inst *binpack.Instance) []
 	return used
 }
 
-// move gives the pods of a loss the places that were found, and reports whether there were
-// any. Those without one keep the place that they lost: it may come back.
+// move assigns the places that were found to the pods of a loss, and reports whether there were
+// any. Pods without one keep the place that they lost: it may be restored.
 func (l *loss) move(found map[string]int32) bool {
 	w, without := l.w, int32(0)
 	for _, from := range []map[string]int32{l.at, l.kept} {

@@ -19,13 +19,13 @@ type Rule struct {
 	Name       string
 	pods       podSet
 	domain     domain
-	after      time.Duration // that it binds a waiting pod; 0 = for ever
+	after      time.Duration // after which it no longer binds a waiting pod; 0 = never
 	maxPerNode int32         // 0 = no limit
 	spreadMin  int32
 	excludes   []exclusion
 }
 
-// A domain is what a rule counts pods on.
+// A domain is the unit that a rule counts pods on.
 type domain int
 
 const (
@@ -41,7 +41,7 @@ type exclusion struct {
 
 type podSet struct {
 	selector   labels.Selector
-	namespaces []string // none = all
+	namespaces []string // empty = all
 }
 
 // NewRule parses a rule. The error names the field.
@@ -135,7 +135,7 @@ func newTerms(pod *v1.Pod) []term {
 	return out
 }
 
-// newTerm is what a pod's term selects. false: the API server admits no such selector.
+// newTerm parses a pod's term. It returns false for a selector that the API server does not admit.
 func newTerm(pod *v1.Pod, t *v1.PodAffinityTerm) (term, bool) {
 	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 	if err != nil {
@@ -145,7 +145,7 @@ func newTerm(pod *v1.Pod, t *v1.PodAffinityTerm) (term, bool) {
 	if len(namespaces) == 0 {
 		namespaces = []string{pod.Namespace}
 	}
-	// A required term by the labels of namespaces is not known (podspec.Unknown); a preferred one is taken for the pod's own.
+	// A required term by the labels of namespaces is unknown (podspec.Unknown); a preferred one is taken for the pod's own.
 	anywhere := t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels)+len(t.NamespaceSelector.MatchExpressions) == 0
 	return term{node, selector, namespaces, anywhere}, true
 }

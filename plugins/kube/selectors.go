@@ -9,13 +9,13 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A selectorBook has the nodes by their labels, and the selectors by the labels that they ask for: a
-// thousand selectors of one node each are not compared with a thousand nodes. The ledger has it as
+// A selectorBook indexes the nodes by their labels, and the selectors by the labels that they require: a
+// thousand selectors of one node each are not compared with a thousand nodes. The ledger stores it as
 // an object.
 type selectorBook struct {
 	nodes map[podspec.Label]map[string]bool // names
 	of    map[string]*v1.Node               // that nodes has
-	asks  map[podspec.Label]map[string]bool // closed selectors that admit none but nodes with such labels
+	asks  map[podspec.Label]map[string]bool // closed selectors that admit only nodes with such labels
 	loose map[string]bool                   // all others
 }
 
@@ -57,7 +57,7 @@ func enter(in map[podspec.Label]map[string]bool, l podspec.Label, name string) {
 	in[l][name] = true
 }
 
-// listed are the selectors in use that a node lists: the closed ones that it admits, and others that it
+// listed adds the selectors in use that a node lists: the closed ones that it admits, and others that it
 // refuses.
 func (t *Translator) listed(n *v1.Node, m *ledger.Machine) {
 	book := t.selectors()
@@ -87,7 +87,7 @@ func (t *Translator) listed(n *v1.Node, m *ledger.Machine) {
 	slices.Sort(m.Admits)
 }
 
-// announce emits which nodes list a new selector: it is closed if few admit it.
+// announce emits the nodes that list a new selector: it is closed if few admit it.
 func (t *Translator) announce(s *podspec.Selector) {
 	book := t.selectors()
 	var admits []string

@@ -12,8 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// Served lists the extended resources that drivers serve: the one that a device
-// class names, and the one that is named after the class.
+// Served lists the extended resources that drivers serve: the name in a device
+// class, and the name that is derived from the class.
 func Served(classes []*resourcev1.DeviceClass) []string {
 	names := make([]string, 0, 2*len(classes))
 	for _, c := range classes {
@@ -27,12 +27,12 @@ func Served(classes []*resourcev1.DeviceClass) []string {
 }
 
 // served counts for each served resource the nodes that have it in their
-// allocatable. The ledger has it as an object.
+// allocatable. The ledger stores it as an object.
 type served map[string]int
 
-// leavesOut reports whether no policy sees a dimension of a pod. kube-scheduler asks
-// the driver where a node has none of a served resource in its allocatable. Where no
-// node has any, the dimension would forbid every node, and filters decide on it alone.
+// leavesOut reports whether no policy sees a dimension of a pod. kube-scheduler
+// consults the driver where a node has none of a served resource in its allocatable.
+// Where no node has any, the dimension would forbid every node, and filters alone decide.
 func (s served) leavesOut(dimension string) bool {
 	nodes, ok := s[dimension]
 	return ok && nodes == 0
@@ -52,7 +52,7 @@ func (t *Translator) served() served {
 	return s
 }
 
-// Served are the served resources that were set last, in order.
+// Served returns the served resources that were set last, sorted.
 func (t *Translator) Served() []string { return slices.Sorted(maps.Keys(t.served())) }
 
 // SetServed replaces the served resources. The list has no name twice.
@@ -84,7 +84,7 @@ func offers(node any, name string) bool {
 	return ok && q.Sign() > 0
 }
 
-// countServed counts a node that came, changed or went; the other of the two is nil.
+// countServed counts a node that was added, changed or removed; the other of the two is nil.
 func (t *Translator) countServed(before, after any) {
 	s := t.served()
 	var turned []string
@@ -105,7 +105,7 @@ func (t *Translator) countServed(before, after any) {
 	}
 }
 
-// demand is what a policy sees of what a pod needs.
+// demand returns the pod's requests in the policy's dimensions.
 func (t *Translator) demand(p *v1.Pod) map[string]int64 {
 	demand := podspec.Demand(p)
 	if s := t.served(); len(s) > 0 {
@@ -114,7 +114,7 @@ func (t *Translator) demand(p *v1.Pod) map[string]int64 {
 	return demand
 }
 
-// LeftOut lists what a pod needs and no policy sees.
+// LeftOut lists the resources that a pod requests and no policy sees.
 func (t *Translator) LeftOut(p *v1.Pod) []string {
 	seen := t.demand(p)
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(podspec.Demand(p))), func(dim string) bool {
@@ -123,8 +123,8 @@ func (t *Translator) LeftOut(p *v1.Pod) []string {
 	})
 }
 
-// translateAgain emits the apps of the pods that need a dimension that is left out
-// from now on, or no longer. A pod that waits gets its app when it is looked at next.
+// translateAgain emits the apps of the pods that request a dimension that is left out
+// from now on, or no longer. A waiting pod gets its app when it is translated next.
 func (t *Translator) translateAgain(turned func(dimension string) bool) {
 	var list []*ledger.Pod
 	for p := range t.ledger.Pods() {

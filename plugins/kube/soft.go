@@ -15,7 +15,7 @@ import (
 // none of its own: that of the strongest preferred affinity.
 const spreadWeight = 100
 
-// softTerms are what a pod prefers by itself among the pods of its group, by host and zone,
+// softTerms returns a pod's preferences among the pods of its group, by host and zone,
 // sorted: preferred affinity and anti-affinity, and topology spread with ScheduleAnyway, where
 // they select the pod itself.
 func softTerms(pod *v1.Pod) []string {
@@ -42,8 +42,8 @@ func softTerms(pod *v1.Pod) []string {
 	return list
 }
 
-// sameSoft reports whether two pods of equal lasting labels prefer the same. Pods of one template
-// say the same in the same words, and are not read further.
+// sameSoft reports whether two pods of equal lasting labels have the same preferences. Pods of one
+// template have the same fields, and are not read further.
 func sameSoft(a, b *v1.Pod) bool {
 	same := a.Namespace == b.Namespace && slices.EqualFunc(a.Spec.TopologySpreadConstraints, b.Spec.TopologySpreadConstraints,
 		func(x, y v1.TopologySpreadConstraint) bool {
@@ -59,7 +59,7 @@ func sameSoft(a, b *v1.Pod) bool {
 	return same || slices.Equal(softTerms(a), softTerms(b))
 }
 
-// preferredTerms are a pod's preferred affinity (0) or anti-affinity (1).
+// preferredTerms returns a pod's preferred affinity (0) or anti-affinity (1).
 func preferredTerms(pod *v1.Pod, kind int) []v1.WeightedPodAffinityTerm {
 	a := pod.Spec.Affinity
 	switch {
@@ -86,7 +86,7 @@ func sameWords(a, b *metav1.LabelSelector) bool {
 	return len(a.MatchExpressions)+len(b.MatchExpressions) == 0 && maps.Equal(a.MatchLabels, b.MatchLabels)
 }
 
-// evenZones are the limits of a pod's own hard topology spread by zone, where it picks the pod
+// evenZones returns the limits of a pod's own hard topology spread by zone, where it picks the pod
 // itself; pods of its group count. Spread of one revision is left to upstream's filter.
 func evenZones(pod *v1.Pod) (limits binpack.ZoneLimits) {
 	for _, c := range pod.Spec.TopologySpreadConstraints {
@@ -103,9 +103,9 @@ func evenZones(pod *v1.Pod) (limits binpack.ZoneLimits) {
 	return limits
 }
 
-// sendsOf is what a pod sends, as an app has it. What is wrong in the annotation does not count.
+// sendsOf returns the traffic that a pod sends, as entries of an app. Invalid parts of the annotation are skipped.
 func sendsOf(pod *v1.Pod) (list []string) {
-	sends, _ := podspec.Sends(pod) // whoever reads the cluster for people tells them
+	sends, _ := podspec.Sends(pod) // readers that report to people report the faults
 	for _, s := range sends {
 		list = append(list, s.String())
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // A Translator compares Kubernetes objects with a ledger and emits the events by
-// which they differ. It has no state: what it compares with, and the objects that
-// it may have to translate again, are the ledger's. It serves one goroutine.
+// which they differ. It has no state: the ledger holds the data of the comparison, and
+// the objects that may have to be translated again. It serves one goroutine.
 type Translator struct {
 	Prices *Prices // may be set before the first node
 
@@ -47,7 +47,7 @@ func (t *Translator) item(p *v1.Pod) item {
 
 // EnsureApp returns the app of a pod. It emits an app that is new, with its rules and
 // the nodes that it cannot use. The newest pod of a group may change the group's
-// constraints, which are then emitted too. nil = the ledger refused the app.
+// constraints, which are then emitted too. It returns nil if the ledger refused the app.
 func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Object == any(p) {
 		a := known.App()
@@ -86,8 +86,8 @@ func (t *Translator) nodesByName() []*ledger.Node {
 	return slices.SortedFunc(t.ledger.Nodes(), func(a, b *ledger.Node) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// SetNode brings a node and the pods on it up to date. It returns the pods that
-// were found there without a decision of ours.
+// SetNode brings a node and the pods on it up to date. It returns the pods that were
+// found there without a decision of this scheduler.
 func (t *Translator) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) {
 	n := t.setMachine(object, demandOfFixed(pods))
 	if n == nil {
@@ -110,7 +110,7 @@ func (t *Translator) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) 
 	return found
 }
 
-// setMachine emits a node if it is new or changed. nil = the ledger refused it.
+// setMachine emits a node if it is new or changed. It returns nil if the ledger refused it.
 func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger.Node {
 	n := t.ledger.Node(object.Name)
 	if n != nil && n.Object == any(object) && hasCapacity(object, fixed, n.Machine().Capacity) {
@@ -135,7 +135,7 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 	return n
 }
 
-// setPod emits where a pod stands if that is new, or its app changed. It reports
+// setPod emits the node of a pod if that is new, or its app changed. It reports
 // whether the pod is new there.
 func (t *Translator) setPod(p *v1.Pod, n *ledger.Node) bool {
 	known := t.ledger.Pod(string(p.UID))
@@ -176,7 +176,7 @@ func (t *Translator) removeOthers(n *ledger.Node, pods []*v1.Pod) {
 	t.remove(left)
 }
 
-// remove emits the end of pods that stood on a node, in the order of their UIDs.
+// remove emits the end of pods that ran on a node, in the order of their UIDs.
 func (t *Translator) remove(pods []*ledger.Pod) {
 	slices.SortFunc(pods, func(a, b *ledger.Pod) int { return cmp.Compare(a.UID(), b.UID()) })
 	for _, p := range pods {
@@ -195,14 +195,14 @@ func (t *Translator) RemoveNode(nodeName string) {
 	}
 }
 
-// LoseNode is RemoveNode for one that an informer saw go. Another one of its name stays.
+// LoseNode is RemoveNode for a node whose deletion an informer reported. A new one of its name is kept.
 func (t *Translator) LoseNode(object *v1.Node) {
 	if n := t.ledger.Node(object.Name); n != nil && n.Object.(*v1.Node).UID == object.UID {
 		t.RemoveNode(object.Name)
 	}
 }
 
-// ChangeNode brings a known node up to date as far as can be without its pods.
+// ChangeNode brings a known node up to date as far as possible without its pods.
 func (t *Translator) ChangeNode(object *v1.Node) {
 	n := t.ledger.Node(object.Name)
 	if n == nil || n.Object == any(object) || n.Object.(*v1.Node).UID != object.UID {
@@ -217,8 +217,8 @@ func (t *Translator) ChangeNode(object *v1.Node) {
 	}
 }
 
-// Arrive emits that a policy is about to be asked about a pod, and returns the
-// pod's app; nil = no scheduler decides where it goes, or the ledger refused it.
+// Arrive emits that a policy is about to place a pod, and returns the pod's app;
+// nil if no scheduler decides on its node, or the ledger refused it.
 func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {
 	if !podspec.Moves(p) {
 		return nil
@@ -231,14 +231,14 @@ func (t *Translator) Arrive(p *v1.Pod) *ledger.AppEntry {
 	return a
 }
 
-// Leave emits the end of a pod that waited.
+// Leave emits the end of a waiting pod.
 func (t *Translator) Leave(p *v1.Pod) {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() == nil {
 		t.emit(&ledger.Event{Kind: ledger.KindRemove, Pod: name(p), UID: string(p.UID)})
 	}
 }
 
-// Forget emits the end of a pod that waited, and of which nothing is heard.
+// Forget emits the end of a waiting pod whose object is no longer observed.
 func (t *Translator) Forget(known *ledger.Pod) {
 	ev := &ledger.Event{Kind: ledger.KindRemove, UID: known.UID()}
 	if p, ok := known.Object.(*v1.Pod); ok {
@@ -247,8 +247,8 @@ func (t *Translator) Forget(known *ledger.Pod) {
 	t.emit(ev)
 }
 
-// Decide emits our decision that a pod goes to a node. If the node is gone, nothing
-// is emitted: the pod is found elsewhere, or deleted.
+// Decide emits the decision of this scheduler to place a pod on a node. If the node has been
+// removed, nothing is emitted: the pod is found elsewhere, or deleted.
 func (t *Translator) Decide(p *v1.Pod, nodeName string, d *ledger.Decision) {
 	if t.ledger.Node(nodeName) == nil {
 		return
@@ -280,7 +280,7 @@ func (t *Translator) Undo(p *v1.Pod) {
 
 func name(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// created is when a pod was made, in seconds since 1970; 0 when that is unknown.
+// created returns the creation time of a pod in seconds since 1970; 0 when that is unknown.
 func created(p *v1.Pod) int64 {
 	if p.CreationTimestamp.IsZero() {
 		return 0

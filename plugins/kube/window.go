@@ -17,14 +17,14 @@ import (
 
 // The annotations of a workload that announce a planned roll-out.
 const (
-	// WindowAnnotation is when it takes place: START/END, times by RFC 3339.
+	// WindowAnnotation is the time of the roll-out: START/END, times by RFC 3339.
 	WindowAnnotation = "sigma-scheduler.io/window"
 	// ExpectedAnnotation is the number of pods that the workload has in the end.
 	ExpectedAnnotation = "sigma-scheduler.io/expected"
 )
 
-// longestWindow bounds a window: in a longer one, the share that is over says nothing
-// about the next pods.
+// longestWindow bounds a window: in a longer one, the elapsed share does not predict the next
+// pods.
 const longestWindow = 30 * 24 * time.Hour
 
 // A Fault is an annotation of a workload that is ignored.
@@ -37,11 +37,11 @@ func (f *Fault) String() string {
 	return fmt.Sprintf("%s/%s/%s: %s", f.Workload.Namespace, f.Workload.Kind, f.Workload.Name, f.Text)
 }
 
-// A plan is what the annotations of a workload announce.
+// A plan holds the roll-out that the annotations of a workload announce.
 type plan struct {
 	workload v1.ObjectReference
-	window   *ledger.Window // nil = none
-	expected *int32         // nil = none
+	window   *ledger.Window // nil = no window
+	expected *int32         // nil = no number
 	faults   []Fault
 }
 
@@ -63,7 +63,7 @@ func planOf(version, kind string, meta *metav1.ObjectMeta) plan {
 	return p
 }
 
-// mostShown is how much of an annotation a fault shows, in bytes.
+// mostShown bounds the part of an annotation that a fault shows, in bytes.
 const mostShown = 64
 
 func (p *plan) refuse(annotation, text, why string) {
@@ -88,10 +88,10 @@ func parseWindow(text string) (*ledger.Window, error) {
 	return &ledger.Window{Start: seconds(start), End: seconds(end)}, nil
 }
 
-// seconds are those since 1970, in the resolution of the decision log.
+// seconds returns the time in seconds since 1970, in the resolution of the decision log.
 func seconds(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }
 
-// setWindows emits the windows that are new, changed or gone; plans are by group. Workloads of
+// setWindows emits the windows that are new, changed or removed; plans are by group. Workloads of
 // one group have one window, so where several differ there is none.
 func (t *Translator) setWindows(plans map[string][]plan) (faults []Fault) {
 	now := map[string]ledger.Window{}

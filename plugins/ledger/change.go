@@ -8,8 +8,8 @@ import (
 )
 
 // lists are the infeasible nodes of the last decision on each app since the start, by
-// name. A file says a list whole or how it changed. A decision whose list is a change of
-// another app's takes that app's place.
+// name. A file has a list as a whole or as a change. A list that is written as a change of
+// another app's list replaces that list.
 type lists struct {
 	byApp map[string][]string
 	names int    // in all lists
@@ -20,7 +20,7 @@ type lists struct {
 // most 200 apps. A writer may write any list whole.
 const mostNames = 1 << 20
 
-// follow notes what an event does to the lists.
+// follow updates the lists by an event.
 func (l *lists) follow(e *Event) {
 	switch {
 	case e.Kind == KindStart:
@@ -52,13 +52,13 @@ func (l *lists) set(app string, list []string) {
 }
 
 const (
-	// shortLists are written whole, for readers that know no other.
+	// shortLists are written whole, for readers that have no earlier list.
 	shortLists = 16
-	// muchShorter is how many times the change of another app's list is shorter.
+	// muchShorter is the factor by which the change of another app's list must be shorter.
 	muchShorter = 8
 )
 
-// shorten returns the event as a file says it: with the change of a list, where that is
+// shorten returns the event as a file stores it: with the change of a list, where that is
 // shorter.
 func (l *lists) shorten(e *Event) *Event {
 	if e.Kind != KindDecide || e.Decision == nil {
@@ -82,8 +82,8 @@ func (l *lists) shorten(e *Event) *Event {
 	return &short
 }
 
-// shortest is the change that says what an app's list is; nil = the list is shorter. A new
-// app's is a change of the last one: where each pod has an app of its own, no list is
+// shortest returns the change that gives an app's list; nil if the list itself is shorter. The list
+// of a new app is a change of the last one: where each pod has an app of its own, no list is
 // written whole.
 func (l *lists) shortest(app string, list []string) *Change {
 	of, least := "", 1
@@ -102,7 +102,7 @@ func (l *lists) shortest(app string, list []string) *Change {
 	return c
 }
 
-// complete gives a decision of a file its whole list.
+// complete restores the whole list of a decision from a file.
 func (l *lists) complete(e *Event) error {
 	if e.Decision == nil || e.InfeasibleChange == nil {
 		l.follow(e)
@@ -124,7 +124,7 @@ func (l *lists) complete(e *Event) error {
 	return nil
 }
 
-// changeOf is how two sorted lists differ.
+// changeOf returns the difference of two sorted lists.
 func changeOf(before, now []string) *Change {
 	c := &Change{}
 	for len(before) > 0 || len(now) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
-// ErrNoPolicy says that no policy is loaded for a role.
+// ErrNoPolicy is returned if no policy is loaded for a role.
 var ErrNoPolicy = errors.New("no policy is loaded")
 
 // Columns brings the columns up to date and returns them. They must not be changed
@@ -23,7 +23,7 @@ func (l *Ledger) Columns() *binpack.State {
 	return l.state
 }
 
-// MachineIndex is the index of a node in the columns, -1 when it is not among
+// MachineIndex returns the index of a node in the columns, -1 when it is not among
 // them: unknown or cordoned.
 func (l *Ledger) MachineIndex(node string) int32 {
 	l.Columns()
@@ -33,10 +33,10 @@ func (l *Ledger) MachineIndex(node string) int32 {
 	return -1
 }
 
-// NodeName is the name of a machine of the columns.
+// NodeName returns the name of a machine of the columns.
 func (l *Ledger) NodeName(machine int32) string { return l.byIndex[machine].name }
 
-// AppIndex is the index of an app in the columns, -1 when it is unknown.
+// AppIndex returns the index of an app in the columns, -1 when it is unknown.
 func (l *Ledger) AppIndex(name string) int32 {
 	l.Columns()
 	if a, ok := l.apps[name]; ok {
@@ -45,7 +45,7 @@ func (l *Ledger) AppIndex(name string) int32 {
 	return -1
 }
 
-// Policy is the policy of a role, with its digest; nil = none is loaded.
+// Policy returns the policy of a role, with its digest; nil if no policy is loaded.
 func (l *Ledger) Policy(role Role) (object *policy.Object, digest string) {
 	if p, ok := l.policies[role]; ok {
 		return p.object, p.digest
@@ -55,7 +55,7 @@ func (l *Ledger) Policy(role Role) (object *policy.Object, digest string) {
 
 // Rank replaces buf by the machines that a policy would take for a pod of an app,
 // in the order of its preference, the first top of them. allowed are the machines
-// that take the pod. A policy that reads a clock knows what [Ledger.SetClock] said.
+// that take the pod. A policy that reads a clock reads that of [Ledger.SetClock].
 func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binpack.Ranked) ([]binpack.Ranked, error) {
 	state := l.Columns()
 	p := bestFit
@@ -72,7 +72,7 @@ func (l *Ledger) Rank(role Role, app int32, allowed []int32, top int, buf []binp
 	return state.Rank(l.scorer(p), l.item(app), state.Candidates(allowed), top, buf)
 }
 
-// Explain takes apart how a policy, which need not be loaded, would rank the
+// Explain analyses how a policy, which need not be loaded, would rank the
 // machines that take a pod of an app.
 func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.Explanation, error) {
 	state := l.Columns()
@@ -81,10 +81,10 @@ func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.
 	return state.Explain(p.Scorer(state), rule.Fallback{}.Scorer(state), l.item(app), state.Candidates(allowed))
 }
 
-// item is the next pod of an app.
+// item returns the next pod of an app.
 func (l *Ledger) item(app int32) binpack.Item { return binpack.Item{App: app, Serial: l.placed} }
 
-// tellTime gives the state the elapsed share that a policy may know.
+// tellTime sets the elapsed share in the state, if the policy reads a clock.
 func (l *Ledger) tellTime(p binpack.Policy, app int32) {
 	l.state.Known.Elapsed = -1
 	if p.Knowledge().Clock() {
@@ -92,7 +92,7 @@ func (l *Ledger) tellTime(p binpack.Policy, app int32) {
 	}
 }
 
-// bestFit decides when no policy can.
+// bestFit decides when no other policy can.
 var bestFit = &policyInUse{policy: rule.Fallback{}}
 
 func (l *Ledger) scorer(p *policyInUse) binpack.Scorer {
@@ -117,7 +117,7 @@ func Usable(object *policy.Object) error {
 // have left its caches inconsistent.
 func (l *Ledger) Invalidate() { l.stale = true }
 
-// Fits appends to buf the machines that our own model allows a pod of an app,
+// Fits appends to buf the machines that the ledger's own model allows a pod of an app,
 // ascending: amounts, types, limits, rules and spread.
 func (l *Ledger) Fits(app int32, buf []int32) []int32 {
 	state := l.Columns()

@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
-// Choose returns the event that says what the policy of a role leaves its next decision to;
-// nil where the log says so already, or the policy does not choose.
+// Choose returns the event with the file to which the policy of a role leaves its next decision;
+// nil if the log has it already, or the policy does not choose.
 func (l *Ledger) Choose(role Role) *Event {
 	c := l.choice(role)
 	if c == nil || sameChoice(c, l.policies[role].chosen) {
@@ -18,8 +18,8 @@ func (l *Ledger) Choose(role Role) *Event {
 	return &Event{Kind: KindChoose, Role: role, Chosen: c}
 }
 
-// Decides is the level of knowledge of what decides for a role now: of the file that its
-// policy has chosen, else of the policy.
+// Decides returns the level of knowledge on which a role decides now: that of the file that its
+// policy has chosen, else that of the policy.
 func (l *Ledger) Decides(role Role) binpack.Knowledge {
 	p, ok := l.policies[role]
 	if !ok {
@@ -32,8 +32,8 @@ func (l *Ledger) Decides(role Role) binpack.Knowledge {
 	return p.policy.Knowledge()
 }
 
-// Chosen is the name of the file that the policy of a role leaves its decisions to; "" = none
-// yet, or the policy does not choose.
+// Chosen returns the name of the file to which the policy of a role leaves its decisions; "" if no
+// file is chosen yet, or the policy does not choose.
 func (l *Ledger) Chosen(role Role) string {
 	if p, ok := l.policies[role]; ok && p.chosen != nil {
 		return p.chosen.Name
@@ -43,7 +43,7 @@ func (l *Ledger) Chosen(role Role) string {
 
 func sameChoice(a, b *Chosen) bool { return b != nil && a.Name == b.Name && a.Digest == b.Digest }
 
-// choice is what the policy of a role chooses in the present state; nil = it does not choose.
+// choice returns the file that the policy of a role chooses in the present state; nil if it does not choose.
 func (l *Ledger) choice(role Role) *Chosen {
 	p, ok := l.policies[role]
 	if !ok || p.object.Spec.Model != policy.ShippedModel {
@@ -52,14 +52,14 @@ func (l *Ledger) choice(role Role) *Chosen {
 	l.Columns()
 	choice, ok := binpack.ChoiceOf(l.scorer(p))
 	if !ok {
-		return p.chosen // of another version's files: the log says what it chose
+		return p.chosen // of another version's files: the log has its choice
 	}
 	object, emptyLast := policy.ShippedChoice(choice)
 	return &Chosen{Name: choice.Name, Digest: choice.Digest, By: p.digest, EmptyLast: emptyLast, Policy: object}
 }
 
-// setChosen notes what a policy chose. Where other files are shipped than here, the log alone
-// says which one decides.
+// setChosen stores the choice of a policy. If the log was written with other shipped files than this
+// build has, the log alone determines which one decides.
 func (l *Ledger) setChosen(e *Event) error {
 	p, ok := l.policies[e.Role]
 	switch {
@@ -80,7 +80,7 @@ func (l *Ledger) setChosen(e *Event) error {
 	return nil
 }
 
-// checkChoice compares what the log says that a policy chose with what it chooses here.
+// checkChoice compares the logged choice of a policy with its choice here.
 func (l *Ledger) checkChoice(role Role, logged *Chosen) (computed string, ok bool) {
 	c := l.choice(role)
 	switch {

@@ -11,7 +11,7 @@ import (
 // ready reports whether the columns are those of the present machines and apps.
 func (l *Ledger) ready() bool { return l.state != nil && !l.stale }
 
-// known is the forecast in the order of the columns, nil when there is none.
+// known returns the forecast in the order of the columns, nil when there is none.
 func (l *Ledger) known() []float64 {
 	if len(l.expected) == 0 {
 		return nil
@@ -29,8 +29,8 @@ func (l *Ledger) known() []float64 {
 // firstDimensions always exist, in this order.
 var firstDimensions = []string{"cpu", "memory", "pods"}
 
-// dimensions are the first ones and those that some app needs. Of too many, those come first that some machine has: a pod may
-// ask for resources of any name.
+// dimensions returns the first ones and those that some app needs. Of too many, those that some machine has take precedence: a
+// pod may request resources of any name.
 func (l *Ledger) dimensions() []string {
 	needed := map[string]bool{}
 	for _, a := range l.apps {
@@ -120,7 +120,7 @@ func (l *Ledger) history() binpack.History {
 	return h
 }
 
-// instance is the packing problem of the present machines, apps and rules, in the
+// instance returns the packing problem of the present machines, apps and rules, in the
 // order of their names. It sets their indices.
 func (l *Ledger) instance() *binpack.Instance {
 	inst := &binpack.Instance{Fleet: binpack.Open, MaxShareOfApp: l.start.MaxShareOfApp}
@@ -138,7 +138,7 @@ func (l *Ledger) instance() *binpack.Instance {
 		slices.ContainsFunc(l.rules, func(r Rule) bool { return r.Scope == ZoneScope })
 	for i, m := range l.byIndex {
 		m.index = int32(i)
-		name := "" // [""] refuses pods without tolerations, [] refuses none
+		name := "" // [""] refuses pods without tolerations, [] refuses no pod
 		if len(m.spec.Refuses) > 0 {
 			name = strings.Join(m.spec.Refuses, "\x00") + "\x00"
 		}
@@ -167,7 +167,7 @@ func (l *Ledger) instance() *binpack.Instance {
 		}
 		group := &inst.Groups[g]
 		group.Limit, group.SpreadMin = max(group.Limit, a.spec.MaxPerMachine), max(group.SpreadMin, a.spec.SpreadMin)
-		if limits := a.spec.zoneLimits(); limits != (binpack.ZoneLimits{}) { // apps of a group have the same
+		if limits := a.spec.zoneLimits(); limits != (binpack.ZoneLimits{}) { // apps of a group have equal limits
 			group.Zone = limits
 		}
 		inst.Apps = append(inst.Apps, l.appOf(a, g))
@@ -178,7 +178,7 @@ func (l *Ledger) instance() *binpack.Instance {
 	return inst
 }
 
-// amounts are those of the columns' dimensions.
+// amounts returns those of the columns' dimensions.
 func (l *Ledger) amounts(of map[string]int64) []int64 {
 	out := make([]int64, len(l.dims))
 	for d, name := range l.dims {
@@ -194,11 +194,11 @@ func (l *Ledger) appOf(a *AppEntry, group int32) binpack.App {
 	}
 }
 
-// typesOf are the types of machines: those are of one type that list the same selectors.
+// typesOf holds the types of machines: machines that list the same selectors are of one type.
 type typesOf struct {
 	count           int32
 	refuses, admits map[string][]int32 // by selector, those that list it
-	allowed         map[string][]int32 // by selector, as far as they were asked for
+	allowed         map[string][]int32 // by selector, as far as queried
 }
 
 // add adds the type of a machine.

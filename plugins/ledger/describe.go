@@ -11,8 +11,8 @@ import (
 )
 
 // Describe returns the events after which an empty ledger decides as this one does from
-// here on. identify says what the events of a pod hold beside its UID: its name, and
-// when it was made, in seconds since 1970.
+// here on. identify returns the fields of a pod's events in addition to its UID: its name, and
+// its creation time, in seconds since 1970.
 func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*Event {
 	start := l.start
 	list := []*Event{{Kind: KindStart, Start: &start}}
@@ -87,7 +87,7 @@ func (p *policyInUse) outsideObject() *policy.Object {
 	return p.outside.object
 }
 
-// waiting are the pods that stand nowhere.
+// waiting returns the pods that have no node.
 func (l *Ledger) waiting() (list []*Pod) {
 	for _, p := range l.pods {
 		if p.node == nil {
@@ -97,8 +97,8 @@ func (l *Ledger) waiting() (list []*Pod) {
 	return list
 }
 
-// describe returns the event that puts a pod where it is. A pod that stands was counted
-// as an arrival if we decided where; one that waits almost always was.
+// describe returns the event that puts a pod where it is. A pod on a node was counted as an
+// arrival if this scheduler decided on the node; a waiting pod almost always was.
 func (p *Pod) describe(identify func(*Pod) (name string, created int64)) *Event {
 	e := &Event{Kind: KindArrive, UID: p.uid, App: p.app.name}
 	if p.node != nil {
@@ -111,7 +111,7 @@ func (p *Pod) describe(identify func(*Pod) (name string, created int64)) *Event 
 	return e
 }
 
-// setPast restores what was counted before a description.
+// setPast restores the counts from before a description.
 func (l *Ledger) setPast(e *Event) error {
 	if e.Past == nil {
 		return errors.New("past is missing")

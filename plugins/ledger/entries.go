@@ -8,7 +8,7 @@ import (
 )
 
 // The entries of a ledger may carry the object that they were translated from.
-// The ledger never looks at it and drops it with the entry.
+// The ledger never reads it and drops it with the entry.
 
 // A Node is a machine of the cluster, cordoned or not.
 type Node struct {
@@ -17,39 +17,39 @@ type Node struct {
 	name     string
 	spec     Machine
 	index    int32         // in the columns, -1 = not there
-	pods     []*Pod        // that stand on it
+	pods     []*Pod        // that run on it
 	reserved []Reservation // by the names of their apps
-	changes  uint64        // of what it is, its pods and reservations
+	changes  uint64        // of its specification, its pods and reservations
 	last     uint64        // placements made when it last took a pod
 	opened   uint64        // placements made when it last took one while empty
 }
 
-// Name is the node's name.
+// Name returns the node's name.
 func (n *Node) Name() string { return n.name }
 
-// Machine is the node as a policy sees it. It must not be changed.
+// Machine returns the node as a policy sees it. It must not be changed.
 func (n *Node) Machine() *Machine { return &n.spec }
 
-// Pods are those that stand on the node, in no order.
+// Pods returns the pods on the node, in no order.
 func (n *Node) Pods() []*Pod { return n.pods }
 
-// Changes counts what happened to the node: to what it is, to its pods and reservations.
+// Changes counts the changes of the node: of its specification, its pods and reservations.
 func (n *Node) Changes() uint64 { return n.changes }
 
-// A Pod stands on a node or waits for one.
+// A Pod runs on a node or waits for one.
 type Pod struct {
 	Object any
-	// Asked is when a policy was last asked about the pod.
+	// Asked is the time at which a policy last ranked nodes for the pod.
 	Asked time.Time
 
 	uid     string
 	app     *AppEntry
-	node    *Node // nil = it waits
+	node    *Node // nil if it waits
 	at      int   // index in the node's pods
 	arrived bool  // it was counted as an arrival
 }
 
-// of says which app a pod is of; nil = none any more.
+// of sets the app of a pod; nil removes it.
 func (p *Pod) of(a *AppEntry) {
 	if p.app != nil {
 		p.app.known--
@@ -59,18 +59,18 @@ func (p *Pod) of(a *AppEntry) {
 	}
 }
 
-// UID is the pod's.
+// UID returns the pod's UID.
 func (p *Pod) UID() string { return p.uid }
 
-// App is the app that the pod is of.
+// App returns the app of the pod.
 func (p *Pod) App() *AppEntry { return p.app }
 
-// Node is where the pod stands, nil when it waits.
+// Node returns the pod's node, nil when it waits.
 func (p *Pod) Node() *Node { return p.node }
 
 // An AppEntry is an app of the cluster.
 type AppEntry struct {
-	// Idle is how long the app has had neither pods nor a forecast.
+	// Idle is the time for which the app has had neither pods nor a forecast.
 	Idle time.Duration
 
 	name                      string
@@ -78,50 +78,50 @@ type AppEntry struct {
 	group                     *Group
 	index                     int32 // in the columns
 	seen, requests, sumSquare int64
-	pods                      int // that stand
-	known                     int // pods of the app, those that wait too
+	pods                      int // that have a node
+	known                     int // pods of the app, including waiting ones
 	reserved                  int // pods that room is reserved for
 }
 
-// Name is the app's name.
+// Name returns the app's name.
 func (a *AppEntry) Name() string { return a.name }
 
-// Spec is the app as a policy sees it. It must not be changed.
+// Spec returns the app as a policy sees it. It must not be changed.
 func (a *AppEntry) Spec() *App { return &a.spec }
 
-// Group is the group that the app is of.
+// Group returns the group of the app.
 func (a *AppEntry) Group() *Group { return a.group }
 
-// Known is the number of the app's pods, those that wait too.
+// Known returns the number of the app's pods, including waiting ones.
 func (a *AppEntry) Known() int { return a.known }
 
-// Pods is the number of the app's pods that stand.
+// Pods returns the number of the app's pods that have a node.
 func (a *AppEntry) Pods() int { return a.pods }
 
 // A Group is the apps that limits and rules count together.
 type Group struct {
 	Object any
-	// Peak is the most pods that stood at a time, fading.
+	// Peak is the most pods that ran at a time, fading.
 	Peak float64
 
 	name   string
 	at     int         // index in the ledger's order of groups
-	apps   []*AppEntry // as they came
-	latest *AppEntry   // that a pod was placed of
+	apps   []*AppEntry // in order of arrival
+	latest *AppEntry   // of the pod that was placed last
 	on     map[*Node]int32
 }
 
-// Name is the group's name.
+// Name returns the group's name.
 func (g *Group) Name() string { return g.name }
 
-// Apps are the group's, in the order in which they came.
+// Apps returns the group's apps, in the order of their arrival.
 func (g *Group) Apps() []*AppEntry { return g.apps }
 
-// Latest is the app that a pod of the group was last placed of; nil when there was
-// none, or the app is forgotten.
+// Latest returns the app that a pod of the group was last placed of; nil when no pod
+// was placed, or the app is forgotten.
 func (g *Group) Latest() *AppEntry { return g.latest }
 
-// Pods is the number of the group's pods that stand.
+// Pods returns the number of the group's pods that have a node.
 func (g *Group) Pods() int {
 	n := 0
 	for _, a := range g.apps {
@@ -133,10 +133,10 @@ func (g *Group) Pods() int {
 // On counts the group's pods on each node that has one, in no order.
 func (g *Group) On() iter.Seq2[*Node, int32] { return maps.All(g.on) }
 
-// CountOn is the number of the group's pods on a node.
+// CountOn returns the number of the group's pods on a node.
 func (g *Group) CountOn(n *Node) int32 { return g.on[n] }
 
-// Nodes is the number of nodes on which the group stands.
+// Nodes returns the number of nodes with pods of the group.
 func (g *Group) Nodes() int { return len(g.on) }
 
 func (g *Group) count(n *Node, by int32) {
@@ -145,7 +145,7 @@ func (g *Group) count(n *Node, by int32) {
 	}
 }
 
-// A Selector is a set of nodes that apps may use, known by its name.
+// A Selector is a set of nodes that apps may use, identified by its name.
 type Selector struct {
 	Object any
 
@@ -161,40 +161,40 @@ func (l *Ledger) Admits(n *Node, selector string) bool {
 	return n.spec.Allows(selector, l.closed[selector])
 }
 
-// ID is what apps and machines call the selector.
+// ID returns the name of the selector in apps and machines.
 func (s *Selector) ID() string { return s.id }
 
-// Node is the one of a name, nil when it is unknown.
+// Node returns the node of a name, nil when it is unknown.
 func (l *Ledger) Node(name string) *Node { return l.machines[name] }
 
-// Nodes are all nodes, in no order.
+// Nodes returns all nodes, in no order.
 func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.machines) }
 
-// NodeCount is the number of nodes.
+// NodeCount returns the number of nodes.
 func (l *Ledger) NodeCount() int { return len(l.machines) }
 
-// Pod is the one of a UID, nil when it is unknown.
+// Pod returns the pod of a UID, nil when it is unknown.
 func (l *Ledger) Pod(uid string) *Pod { return l.pods[uid] }
 
-// Pods are all pods, those that wait too, in no order.
+// Pods returns all pods, including waiting ones, in no order.
 func (l *Ledger) Pods() iter.Seq[*Pod] { return maps.Values(l.pods) }
 
-// Waiting is the number of pods that wait.
+// Waiting returns the number of waiting pods.
 func (l *Ledger) Waiting() int { return len(l.pods) - l.standing }
 
-// App is the one of a name, nil when it is unknown.
+// App returns the app of a name, nil when it is unknown.
 func (l *Ledger) App(name string) *AppEntry { return l.apps[name] }
 
-// Apps are all apps, in no order.
+// Apps returns all apps, in no order.
 func (l *Ledger) Apps() iter.Seq[*AppEntry] { return maps.Values(l.apps) }
 
-// AppCount is the number of apps.
+// AppCount returns the number of apps.
 func (l *Ledger) AppCount() int { return len(l.apps) }
 
-// Group is the one of a name, nil when it has no app.
+// Group returns the group of a name, nil when it has no app.
 func (l *Ledger) Group(name string) *Group { return l.groups[name] }
 
-// Groups are those that have an app, in the order in which they came. The list
+// Groups returns the groups that have an app, in the order of their arrival. The list
 // must not be changed.
 func (l *Ledger) Groups() []*Group {
 	if l.gaps {
@@ -207,19 +207,19 @@ func (l *Ledger) Groups() []*Group {
 	return l.groupOrder
 }
 
-// Selector is the one of an ID, nil when no app has it.
+// Selector returns the selector of an ID, nil when no app has it.
 func (l *Ledger) Selector(id string) *Selector { return l.selectors[id] }
 
-// Selectors are those that apps have, in no order.
+// Selectors returns the selectors that apps have, in no order.
 func (l *Ledger) Selectors() iter.Seq[*Selector] { return maps.Values(l.selectors) }
 
-// Expected is the forecast, by app. It must not be changed.
+// Expected returns the forecast, by app. It must not be changed.
 func (l *Ledger) Expected() map[string]float64 { return l.expected }
 
-// Undeclared are the apps of which something is expected that nothing declares. It must not be changed.
+// Undeclared returns the apps with an expected number that no object declares. It must not be changed.
 func (l *Ledger) Undeclared() map[string]bool { return l.undeclared }
 
-// describe gives an app its specification and files it under its group and its
+// describe sets an app's specification and files it under its group and its
 // selector.
 func (l *Ledger) describe(a *AppEntry, spec App) {
 	before, known := a.spec, a.group != nil
@@ -247,7 +247,7 @@ func (l *Ledger) describe(a *AppEntry, spec App) {
 	l.countPods(a, 1)
 }
 
-// unfile takes an app out of its group and off its selector. A group or selector
+// unfile removes an app from its group and its selector. A group or selector
 // without an app is forgotten.
 func (l *Ledger) unfile(a *AppEntry, selector string) {
 	l.countPods(a, -1)
@@ -268,8 +268,8 @@ func (l *Ledger) unfile(a *AppEntry, selector string) {
 	}
 }
 
-// countPods adds the standing pods of an app to its group's counts, or takes them
-// off.
+// countPods adds the running pods of an app to its group's counts, or subtracts
+// them.
 func (l *Ledger) countPods(a *AppEntry, by int32) {
 	if a.pods == 0 {
 		return

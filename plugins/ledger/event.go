@@ -21,32 +21,32 @@ type Event struct {
 	Rules    []Rule             `json:"rules,omitempty"`
 	Reset    bool               `json:"reset,omitempty"`    // of rule: these replace all earlier ones
 	Expected map[string]float64 `json:"expected,omitempty"` // per app; negative: unknown from now on
-	// Undeclared lists those of Expected that are counted, for nothing declares them. No share of
+	// Undeclared lists those of Expected that are counted, as no object declares them. No share of
 	// such an app counts.
 	Undeclared []string           `json:"undeclared,omitempty"`
 	Role       Role               `json:"role,omitempty"`
-	Policy     *policy.Object     `json:"policy,omitempty"`  // nil: the role has none from now on
-	Outside    *policy.Object     `json:"outside,omitempty"` // takes its place outside of windows, where it reads a clock
+	Policy     *policy.Object     `json:"policy,omitempty"`  // nil: the role has no policy from now on
+	Outside    *policy.Object     `json:"outside,omitempty"` // replaces it outside of windows, where it reads a clock
 	Chosen     *Chosen            `json:"chosen,omitempty"`
-	Windows    map[string]*Window `json:"windows,omitempty"` // per group; nil: none from now on
+	Windows    map[string]*Window `json:"windows,omitempty"` // per group; nil: no window from now on
 	Reserved   *Reserved          `json:"reserved,omitempty"`
 
 	Pod       string `json:"pod,omitempty"`     // namespace/name
 	UID       string `json:"uid,omitempty"`     // in a recording also of a node
-	Created   int64  `json:"created,omitempty"` // of place and arrive: when the pod was made, in seconds since 1970
-	Arrived   *bool  `json:"arrived,omitempty"` // of place and arrive in a description: the pod's arrival was counted before; nil: as the kind says
+	Created   int64  `json:"created,omitempty"` // of place and arrive: the pod's creation, in seconds since 1970
+	Arrived   *bool  `json:"arrived,omitempty"` // of place and arrive in a description: the pod's arrival was counted before; nil: the kind determines it
 	Past      *Past  `json:"past,omitempty"`
 	*Decision        // of decide
 }
 
-// A Kind is what happened.
+// A Kind is the kind of an event.
 type Kind string
 
 // The kinds of events, each with the fields that it has.
 const (
 	KindStart    Kind = "start"       // Start: everything before is forgotten
 	KindNode     Kind = "node"        // Node, Machine: the node is new or changed
-	KindSelector Kind = "selector"    // Select: the selector is new, and which nodes list it
+	KindSelector Kind = "selector"    // Select: the selector is new, with the nodes that list it
 	KindApp      Kind = "app"         // App, Spec: the app is new, or its constraints changed
 	KindForget   Kind = "forget"      // Node or App
 	KindRule     Kind = "rule"        // Rules, Reset: more rules, or others
@@ -54,17 +54,17 @@ const (
 	KindWindow   Kind = "window"      // Windows: those that changed
 	KindPolicy   Kind = "policy"      // Role, Policy, Outside
 	KindChoose   Kind = "choose"      // Role, Chosen: the policy leaves decisions to that file from now on
-	KindArrive   Kind = "arrive"      // Pod, UID, App: the pod asks for a machine; only the first time counts
-	KindPlace    Kind = "place"       // Pod, UID, App, Node: the pod was found there, by another's decision
+	KindArrive   Kind = "arrive"      // Pod, UID, App: the pod needs a machine; only the first time counts
+	KindPlace    Kind = "place"       // Pod, UID, App, Node: the pod was found there, by another scheduler's decision
 	KindDecide   Kind = "decide"      // Pod, UID, App, Node, Decision
 	KindFailed   Kind = "bind-failed" // UID: the binding failed
-	KindRemove   Kind = "remove"      // UID: the pod is gone
-	KindReserve  Kind = "reserve"     // Node, App, Reserved: room is kept for so many more pods
-	KindRelease  Kind = "release"     // Node, App, Reserved: it no longer is, for so many
-	KindPast     Kind = "past"        // Past: what came before a description
+	KindRemove   Kind = "remove"      // UID: the pod was removed
+	KindReserve  Kind = "reserve"     // Node, App, Reserved: room is reserved for Pods more pods
+	KindRelease  Kind = "release"     // Node, App, Reserved: the reservation of Pods pods ended
+	KindPast     Kind = "past"        // Past: the counts from before a description
 )
 
-// A Role is what a policy is used for.
+// A Role is the use of a policy.
 type Role string
 
 // The roles. BestFit is never loaded: it decides when the others cannot.
@@ -74,7 +74,7 @@ const (
 	BestFit Role = "bestfit"
 )
 
-// A Start begins a log: a profile of a scheduler begins to work.
+// A Start begins a log: a profile of a scheduler starts.
 type Start struct {
 	Version int    `json:"version"` // of the log's format
 	Profile string `json:"profile,omitempty"`
@@ -84,14 +84,14 @@ type Start struct {
 	Units map[string]string `json:"units,omitempty"`
 	// AppLabel is the label whose value names a pod's app. Only recordings have it.
 	AppLabel string `json:"appLabel,omitempty"`
-	// Currency is what machines' costs are in, an hour; "" = in units without a meaning of their own.
+	// Currency is the unit of machines' hourly costs; "" = units without a meaning of their own.
 	Currency string `json:"currency,omitempty"`
 	// MaxShareOfApp is the share of a group's declared pods that one node should hold at most,
 	// for policies that state none; 0 = no limit, as in logs that are older than the field.
 	MaxShareOfApp float64 `json:"maxShareOfApp,omitempty"`
 }
 
-// MaxShareOfApp is what schedulers and snapshots start with.
+// MaxShareOfApp is the value with which schedulers and snapshots start.
 const MaxShareOfApp = .5
 
 // Version is the format of the logs that this package writes. It reads version 1
@@ -100,11 +100,11 @@ const Version = 2
 
 // A Machine is a node as a policy sees it.
 type Machine struct {
-	// Refuses lists the selectors whose apps may not use the machine, of those that are not closed.
+	// Refuses lists the selectors, except closed ones, whose apps may not use the machine.
 	Refuses []string `json:"refuses,omitempty"`
-	// Admits lists the closed selectors whose apps may use it; those of no other closed one may.
+	// Admits lists the closed selectors whose apps may use it; those of other closed ones may not.
 	Admits   []string         `json:"admits,omitempty"`
-	Capacity map[string]int64 `json:"capacity"` // in units, less what pods take that never move
+	Capacity map[string]int64 `json:"capacity"` // in units, minus the demand of immovable pods
 	Cost     float64          `json:"cost"`
 	Cordoned bool             `json:"cordoned,omitempty"` // it takes no pods and is no candidate
 	// Labels name the kind of the node: node pool, instance type, zone. Decisions depend on
@@ -112,11 +112,11 @@ type Machine struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// A Selection says which nodes list a selector that is new. A node that comes or changes later lists
-// it itself. That of a log without any is not closed.
+// A Selection lists the nodes that list a new selector. A node that is added or changed later lists
+// it itself. A selector of a log without selections is not closed.
 type Selection struct {
 	ID     string   `json:"id"`
-	Closed bool     `json:"closed,omitempty"` // the nodes admit it and all others refuse it, not the other way round
+	Closed bool     `json:"closed,omitempty"` // the nodes admit it and all others refuse it, not vice versa
 	Nodes  []string `json:"nodes,omitempty"`  // in order
 }
 
@@ -139,7 +139,7 @@ func (m *Machine) List(selector string, closed bool) {
 	slices.Sort(*list)
 }
 
-// Unlist takes selectors off both lists. It reports whether one was there.
+// Unlist removes selectors from both lists. It reports whether one was there.
 func (m *Machine) Unlist(gone func(selector string) bool) (had bool) {
 	for _, list := range []*[]string{&m.Refuses, &m.Admits} {
 		if slices.ContainsFunc(*list, gone) {
@@ -152,8 +152,8 @@ func (m *Machine) Unlist(gone func(selector string) bool) (had bool) {
 	return had
 }
 
-// A Past is what a description of the present leaves out and policies may know: it ends
-// the description with which a log goes on, so that no decision changes.
+// A Past holds the counts that a description of the present leaves out and policies may read: it ends
+// the description with which a log continues, so that no decision changes.
 type Past struct {
 	Placed   uint64            `json:"placed"`             // placements
 	Departed uint64            `json:"departed"`           // pods that left their machines
@@ -163,14 +163,14 @@ type Past struct {
 	Opened   map[string]uint64 `json:"opened,omitempty"`   // per node: placements when it last took one while empty
 }
 
-// A Chosen file is what a policy that chooses among files leaves its decisions to.
+// A Chosen is the file to which a policy that chooses among files leaves its decisions.
 type Chosen struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"` // of the file
 	By     string `json:"by"`     // digest of the policy that chooses
-	// EmptyLast: in a fixed fleet, too, empty machines wait.
+	// EmptyLast: empty machines are used last, also in a fixed fleet.
 	EmptyLast bool `json:"emptyLast,omitempty"`
-	// Policy is the file, for programs that ship others.
+	// Policy is the file, for programs that ship other files.
 	Policy *policy.Object `json:"policy"`
 }
 
@@ -187,15 +187,15 @@ type App struct {
 	Demand        map[string]int64 `json:"demand"`
 	MaxPerMachine int32            `json:"maxPerMachine,omitempty"` // of its group, 0 = no limit
 	SpreadMin     int32            `json:"spreadMin,omitempty"`
-	// The same by zone, and by how many of the group a zone may hold more than the zone that holds
+	// The same by zone, and the number of the group's pods by which a zone may exceed the zone that has
 	// fewest. A machine without the label topology.kubernetes.io/zone takes no pod that they bind.
 	MaxPerZone    int32 `json:"maxPerZone,omitempty"`
 	ZoneSpreadMin int32 `json:"zoneSpreadMin,omitempty"`
 	ZoneSkew      int32 `json:"zoneSkew,omitempty"`
-	// Soft is what the pods prefer among those of their group: kind:scope:weight, as in
+	// Soft are the preferences of the pods among those of their group: kind:scope:weight, as in
 	// apps.csv of a trace. A machine's zone is its label topology.kubernetes.io/zone.
 	Soft []string `json:"soft,omitempty"`
-	// Sends is what one pod sends to the pods of groups: the texts of [binpack.Sending].
+	// Sends is the traffic of one pod to the pods of groups: the texts of [binpack.Sending].
 	Sends []string `json:"sends,omitempty"`
 }
 
@@ -211,23 +211,23 @@ type Rule struct {
 // ZoneScope is the scope of a [Rule] about zones.
 const ZoneScope = "zone"
 
-// A Decision says how a pod's node was chosen.
+// A Decision records how a pod's node was chosen.
 type Decision struct {
 	Request      string `json:"request,omitempty"` // the workload of the pod
 	PolicyDigest string `json:"policyDigest,omitempty"`
 	Mode         string `json:"mode,omitempty"`
 	Cause        string `json:"cause"`
-	// Clock is the time, in seconds since 1970, at which a policy that reads a clock was
-	// asked: its window gives the elapsed share.
+	// Clock is the time, in seconds since 1970, of the query of a policy that reads a
+	// clock: its window gives the elapsed share.
 	Clock float64 `json:"clock,omitempty"`
-	// Infeasible lists the machines that our model allowed and other filters
-	// refused; Extra lists those that our model refused and other filters allowed.
+	// Infeasible lists the machines that the ledger's model allowed and other filters
+	// refused; Extra lists those that the model refused and other filters allowed.
 	Infeasible []string `json:"infeasible,omitempty"`
 	Extra      []string `json:"extra,omitempty"`
-	// InfeasibleChange stands in files only, in place of Infeasible.
+	// InfeasibleChange occurs in files only, in place of Infeasible.
 	InfeasibleChange *Change `json:"infeasibleChange,omitempty"`
-	// Choice is the policy's machine where the pod went to another one: the policy
-	// only watches, or other scores outweighed it.
+	// Choice is the policy's machine if the pod was assigned to another one: the policy
+	// only observes, or other scores outweighed it.
 	Choice   string `json:"choice,omitempty"`
 	RunnerUp string `json:"runnerUp,omitempty"`
 	// Scores are for people; no code reads them.
@@ -235,19 +235,19 @@ type Decision struct {
 	RunnerUpScore float64 `json:"runnerUpScore,omitempty"`
 }
 
-// A Change is how a list differs from the last one of an app since the start: one that a
-// decision on the app says, or a change of the app's list.
+// A Change is the difference of a list from the last list of an app since the start, which a
+// decision on the app has whole or as a change.
 type Change struct {
 	Of      string   `json:"of,omitempty"` // the app; empty = that of the decision
 	Added   []string `json:"added,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 }
 
-// The causes of decisions. A fallback carries its reason behind the colon.
+// The causes of decisions. The reason of a fallback follows the colon.
 const (
 	CausePolicy    = "policy"
 	CausePlanned   = "planned"   // room is reserved for the pod there
-	CauseSingle    = "single"    // one node was feasible: no policy was asked
+	CauseSingle    = "single"    // one node was feasible: no policy was consulted
 	CauseNominated = "nominated" // the pod's status named the node, which is tried first
 	CauseNeutral   = "neutral"   // the policy does not decide on this workload
 	CauseFallback  = "fallback:"

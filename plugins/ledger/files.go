@@ -16,7 +16,7 @@ import (
 // Files reads the files of one log, in order.
 type Files struct {
 	*Reader // of the file that is open
-	// Stdin is what the name - stands for.
+	// Stdin is the input that the name - denotes.
 	Stdin io.Reader
 	paths []string
 	next  int // path to open
@@ -25,13 +25,13 @@ type Files struct {
 	began float64 // first time of the file before
 }
 
-// OpenFiles reads the files of one log, in order. They are opened one after another. Those whose names
+// OpenFiles reads the files of one log, in order. They are opened one after another. Files whose names
 // end in .gz are unpacked.
 func OpenFiles(paths ...string) *Files {
 	return &Files{Reader: NewReader("", strings.NewReader("")), paths: paths}
 }
 
-// Name is the name of the file that Next read last.
+// Name returns the name of the file that Next read last.
 func (f *Files) Name() string { return f.name }
 
 // Next returns the next event, or io.EOF after the last file. Errors name file and line.
@@ -97,7 +97,7 @@ func (f *Files) open(path string) error {
 	return nil
 }
 
-// A zipped file is read unpacked.
+// A zipped is a gzip file that is read unpacked.
 type zipped struct {
 	*gzip.Reader
 	file *os.File

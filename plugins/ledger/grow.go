@@ -8,22 +8,22 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// columnsOf is what the columns were made of, so that apps and rules can be added to them.
-// Columns that grew give every score that new ones would: only the order of apps differs,
+// columnsOf records the content of the columns, so that apps and rules can be added to them.
+// Columns that grew give the same scores as new ones: only the order of apps differs,
 // and no score depends on it, since the apps of a group stay in the order of their names.
 type columnsOf struct {
 	dims     []string
 	groupAt  map[string]int32
 	types    typesOf
-	compiled int             // rules that the columns know
+	compiled int             // rules that are in the columns
 	dormant  map[string]bool // groups of those rules that have no app
-	zoned    bool            // the columns know zones
+	zoned    bool            // the columns have zones
 	sentTo   map[string]bool // groups that some app sends to
 	rebuilds int
 }
 
-// addApp adds a new app to the columns. It reports false where they have to be made
-// again.
+// addApp adds a new app to the columns. It returns false if they have to be rebuilt
+// instead.
 func (l *Ledger) addApp(a *AppEntry) bool {
 	if !l.ready() || l.dormant[a.spec.Group] || a.spec.byZone() && !l.zoned || len(a.spec.Sends) > 0 || l.sentTo[a.spec.Group] {
 		return false
@@ -54,15 +54,15 @@ func (l *Ledger) addApp(a *AppEntry) bool {
 	return true
 }
 
-// addRules adds the rules to the columns that came since.
+// addRules adds the rules to the columns that are new since the last call.
 func (l *Ledger) addRules() {
-	if list, _ := l.newRules(); len(list) > 0 { // where there are rules by zone, the columns are made again
+	if list, _ := l.newRules(); len(list) > 0 { // where there are rules by zone, the columns are rebuilt
 		l.state.AddRules(list)
 		l.keepGrowers()
 	}
 }
 
-// newRules are the rules that the columns do not know yet, between groups that have apps.
+// newRules returns the rules that the columns lack, between groups that have apps.
 func (l *Ledger) newRules() (list, byZone []binpack.Rule) {
 	for _, r := range l.rules[l.compiled:] {
 		a, okA := l.groupAt[r.App]

@@ -18,17 +18,17 @@ type Ledger struct {
 	machines   map[string]*Node
 	apps       map[string]*AppEntry
 	groups     map[string]*Group
-	groupOrder []*Group // as they came
+	groupOrder []*Group // in order of arrival
 	gaps       bool     // groupOrder has some, nil
 	selectors  map[string]*Selector
 	closed     map[string]bool // selectors
 	listed     map[string]bool // selectors that a node lists, or has listed
 	rules      []Rule
 	expected   map[string]float64
-	undeclared map[string]bool   // those of expected that nothing declares
+	undeclared map[string]bool   // those of expected that no object declares
 	windows    map[string]Window // by group
-	clock      float64           // of the question
-	pods       map[string]*Pod   // by UID; those that stand, and those that wait
+	clock      float64           // of the query
+	pods       map[string]*Pod   // by UID; those with a node, and waiting ones
 	policies   map[Role]*policyInUse
 	placed     uint64 // placements so far
 	departed   uint64
@@ -36,15 +36,15 @@ type Ledger struct {
 	held       map[*Node]bool // that have reservations
 	last       *AppEntry      // app of the latest arrival
 
-	// RuleObjects are what the rules were translated from.
+	// RuleObjects are the objects that the rules were translated from.
 	RuleObjects any
-	// SelectorObjects are the nodes and selectors by what selectors ask for.
+	// SelectorObjects index the nodes and selectors by the labels that selectors require.
 	SelectorObjects any
-	// ServedObjects are what demands were left out by.
+	// ServedObjects are the resources by which demands were left out.
 	ServedObjects any
-	// PlanObjects are what reservations are made by.
+	// PlanObjects are the plans that make reservations.
 	PlanObjects any
-	// HeldObjects are what was found of the nodes with reservations.
+	// HeldObjects are the holds that were computed for the nodes with reservations.
 	HeldObjects any
 
 	// The columns. They are rebuilt when machines, apps or rules changed; new apps and
@@ -61,15 +61,15 @@ type policyInUse struct {
 	object *policy.Object
 	digest string
 	policy binpack.Policy
-	// Of a policy that chooses among files: the last choice of the log, nil = none yet; and
+	// Of a policy that chooses among files: the last choice of the log, nil = no choice yet; and
 	// whether the files are not those of this build.
 	chosen  *Chosen
 	foreign bool
-	// outside takes its place outside of windows; nil = it reads no clock.
+	// outside replaces it outside of windows; nil = it reads no clock.
 	outside *policyInUse
 }
 
-// New is an empty ledger; the first event is a start.
+// New returns an empty ledger; the first event is a start.
 func New() *Ledger {
 	l := &Ledger{}
 	l.reset(Start{})
@@ -85,7 +85,7 @@ func (l *Ledger) reset(start Start) {
 }
 
 // Apply applies an event. An invalid event is an error and changes nothing. The
-// ledger keeps what the event points to, so that must not change afterwards.
+// ledger keeps the objects that the event points to, so they must not change afterwards.
 func (l *Ledger) Apply(e *Event) error {
 	if l.start.Version == 0 && e.Kind != KindStart {
 		return errors.New("there was no start yet")
@@ -179,7 +179,7 @@ func (l *Ledger) setMachine(e *Event) error {
 	return nil
 }
 
-// setSelector has the nodes list a selector that it says, and no others.
+// setSelector sets the nodes that list a selector to those of the event.
 func (l *Ledger) setSelector(e *Event) error {
 	if e.Select == nil {
 		return errors.New("select is missing")
@@ -194,7 +194,7 @@ func (l *Ledger) setSelector(e *Event) error {
 	}
 	id := e.Select.ID
 	l.stale = l.stale || len(e.Select.Nodes) > 0 || e.Select.Closed != l.closed[id]
-	if l.listed[id] { // perhaps by a node still
+	if l.listed[id] { // perhaps a node still lists it
 		for _, n := range l.machines {
 			if n.spec.Unlist(func(other string) bool { return other == id }) {
 				n.changes++
@@ -288,7 +288,7 @@ func (l *Ledger) forget(e *Event) error {
 		return fmt.Errorf("node %q is unknown", e.Node)
 	}
 	l.stale = true
-	for len(m.pods) > 0 { // the pods stay known until they are removed
+	for len(m.pods) > 0 { // the pods remain known until they are removed
 		l.takeOff(m.pods[len(m.pods)-1])
 	}
 	for len(m.reserved) > 0 {

@@ -20,14 +20,14 @@ type Log struct {
 }
 
 // OpenLog opens a file to append to, and creates it if necessary. A line that a kill cut
-// off at its end is removed. One writer at a time: a file that another has open, in
-// this process or elsewhere, is an error.
+// off at its end is removed. A file has one writer: it fails if another writer, in this
+// process or elsewhere, has the file open.
 func OpenLog(path string) (*Log, error) { return OpenRotatingLog(path, Rotation{}) }
 
 // A Rotation bounds the files of a log.
 type Rotation = durable.Rotation
 
-// ErrMoved is what [Log.Check] reports of a file that was renamed or removed. The file
+// ErrMoved is returned by [Log.Check] for a file that was renamed or removed. The file
 // still takes events.
 var ErrMoved = durable.ErrMoved
 
@@ -70,13 +70,13 @@ func (l *Log) number(events []*Event) {
 // Skip uses up the numbers of events that are not written.
 func (l *Log) Skip(events int) { l.seq += uint64(events) }
 
-// Check reports what other programs did to the file, as [durable.RotatingLog.Check] does.
+// Check reports the changes of the file by other programs, as [durable.RotatingLog.Check] does.
 func (l *Log) Check(now time.Time) error { return l.file.Check(now) }
 
 // Full reports whether the log should begin in another file.
 func (l *Log) Full() bool { return l.file.Full() }
 
-// Begin appends a description, after which the log can be read without what was before:
+// Begin appends a description, after which the log can be read without the earlier events:
 // to another file, if this one is full or was moved or cut. All of it is written, or
 // nothing.
 func (l *Log) Begin(now time.Time, description []*Event) error {

@@ -2,8 +2,8 @@ package ledger
 
 import "errors"
 
-// Opens reports of a decision that a policy ranked, before it is applied, whether it takes a machine
-// without pods, and whether Best-Fit would, asked of the same machines.
+// Opens reports for a decision that a policy ranked, before it is applied, whether it takes a machine
+// without pods, and whether Best-Fit would do so, given the same machines.
 func (l *Ledger) Opens(e *Event) (own, bestFit bool, err error) {
 	if e.Decision == nil || !e.ByPolicy() {
 		return false, false, errors.New("no policy ranked the machines")

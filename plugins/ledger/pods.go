@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// arrival counts a pod that asks for a machine. As in Cerebro, the count has to be
-// up to date before a policy that counts what is still to come scores. A pod that
+// arrival counts a pod that needs a machine. As in Cerebro, the count has to be
+// up to date before a policy that counts the pods still expected scores. A pod that
 // gets its node without being scored is counted by its decision.
 func (l *Ledger) arrival(e *Event) error {
 	a, ok := l.apps[e.App]
@@ -36,8 +36,8 @@ func (l *Ledger) pod(uid string) *Pod {
 	return p
 }
 
-// place puts a pod on a machine. A pod that stands elsewhere moves; a pod that is
-// found where it stands changes nothing.
+// place puts a pod on a machine. A pod on another machine moves; a pod that is
+// already there changes nothing.
 func (l *Ledger) place(e *Event) error {
 	a, ok := l.apps[e.App]
 	if !ok {
@@ -94,7 +94,7 @@ func (l *Ledger) arrive(p *Pod) {
 	}
 }
 
-// departure takes a pod off its machine, and forgets it if it is gone.
+// departure takes a pod off its machine, and forgets it if it was removed.
 func (l *Ledger) departure(e *Event) error {
 	p, ok := l.pods[e.UID]
 	if !ok {
@@ -108,7 +108,7 @@ func (l *Ledger) departure(e *Event) error {
 	return nil
 }
 
-// takeOff takes a pod off its machine. Pods on cordoned machines are not in the
+// takeOff removes a pod from its machine. Pods on cordoned machines are not in the
 // columns, so they count neither as placed nor as departed.
 func (l *Ledger) takeOff(p *Pod) {
 	m := p.node

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Reader reads a decision log of any version that this package knows. The events
+// A Reader reads a decision log of any version that this package supports. The events
 // it returns are those of [Version].
 type Reader struct {
 	name    string
@@ -23,11 +23,11 @@ type Reader struct {
 	// CutOff counts the lines that a kill cut off: unreadable lines before a start
 	// or at the end of the file.
 	CutOff int
-	// Gaps are where the log begins again after events that it lacks.
+	// Gaps are the places where the log begins again after missing events.
 	Gaps []Gap
 }
 
-// A Gap is where a log begins again after events that could not be written, or whose file
+// A Gap is a place where a log begins again after events that could not be written, or whose file
 // is missing.
 type Gap struct {
 	File string
@@ -41,7 +41,7 @@ func NewReader(name string, r io.Reader) *Reader {
 	return &Reader{name: name, in: bufio.NewReaderSize(r, 1<<16)}
 }
 
-// Line is the number of the line that Next read last.
+// Line returns the number of the line that Next read last.
 func (r *Reader) Line() int { return r.line }
 
 // Continue reads on in the next file of the same log.
@@ -74,7 +74,7 @@ func (r *Reader) Next() (*Event, error) {
 	return e, nil
 }
 
-// next returns the next event that can be read.
+// next returns the next readable event.
 func (r *Reader) next() (*Event, error) {
 	var broken error
 	for {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Free is what is free on a node by the columns, and by its capacity less what its pods
-// and reservations need; both empty while the columns do not have the node or are out of date.
+// Free returns the free amounts of a node by the columns, and by its capacity minus the demand of its
+// pods and reservations; both empty if they agree, or the columns lack the node or are out of date.
 func (l *Ledger) Free(n *Node) (columns, recount string) {
 	if !l.ready() || n.index < 0 {
 		return "", ""

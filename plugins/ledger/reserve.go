@@ -9,31 +9,31 @@ import (
 	"strings"
 )
 
-// Reserved is what an event says of reservations.
+// Reserved holds the reservations of an event.
 type Reserved struct {
-	Pods int32 `json:"pods"` // that room is kept for from now on, or that it no longer is
-	// Until is the deadline, in seconds since 1970, and By the object that asked for it; of
+	Pods int32 `json:"pods"` // for which room is reserved from now on, or no longer
+	// Until is the deadline, in seconds since 1970, and By the object that made the reservation; of
 	// reserve.
 	Until float64 `json:"until,omitempty"`
 	By    string  `json:"by,omitempty"`
-	// Reason is why they end; of release.
+	// Reason is the reason for the end; of release.
 	Reason string `json:"reason,omitempty"`
 }
 
-// The reasons for which reservations end. That a node goes is one without an event.
+// The reasons for which reservations end. The removal of a node ends them without an event.
 const (
-	ReleaseTaken     = "taken"     // the pods stand there
+	ReleaseTaken     = "taken"     // the pods run there
 	ReleaseElsewhere = "elsewhere" // the workload has all its pods
-	ReleaseNoRoom    = "no-room"   // what stands there grew, or the node shrank
+	ReleaseNoRoom    = "no-room"   // the demand of the pods there grew, or the node shrank
 	ReleaseCordoned  = "cordoned"
 	ReleaseDeadline  = "deadline"
-	ReleaseWithdrawn = "withdrawn" // the object that asked for it is gone, changed or not enabled
+	ReleaseWithdrawn = "withdrawn" // the object that made it was deleted, changed or not enabled
 	ReleaseRefused   = "refused"   // a rule, a taint or anti-affinity keeps the pods off
-	ReleaseReplanned = "replanned" // the pods are planned again, on other nodes
+	ReleaseReplanned = "replanned" // the pods are replanned on other nodes
 )
 
-// A Reservation keeps room on a node for pods to come. For all others it counts as if pods
-// of its app stood there; a pod of the app's group may take it.
+// A Reservation keeps room on a node for expected pods. For all others it counts as if pods
+// of its app ran there; a pod of the app's group may take it.
 type Reservation struct {
 	App   *AppEntry
 	Pods  int32
@@ -41,10 +41,10 @@ type Reservation struct {
 	By    string
 }
 
-// Reservations are those on the node, by the names of their apps. They must not be changed.
+// Reservations returns those on the node, by the names of their apps. They must not be changed.
 func (n *Node) Reservations() []Reservation { return n.reserved }
 
-// ReservedFor is the reservation of an app; of no pods when there is none.
+// ReservedFor returns the reservation of an app, with no pods if there is none.
 func (n *Node) ReservedFor(a *AppEntry) Reservation {
 	if i, ok := n.reservation(a.name); ok {
 		return n.reserved[i]
@@ -61,17 +61,17 @@ func (n *Node) reservation(app string) (at int, ok bool) {
 	return slices.BinarySearchFunc(n.reserved, app, func(r Reservation, name string) int { return strings.Compare(r.App.name, name) })
 }
 
-// Reserved is the number of pods of the app that room is reserved for.
+// Reserved returns the number of pods of the app that room is reserved for.
 func (a *AppEntry) Reserved() int { return a.reserved }
 
 // Holds reports whether there are reservations.
 func (l *Ledger) Holds() bool { return len(l.held) > 0 }
 
-// Held are the nodes with reservations, in no order.
+// Held returns the nodes with reservations, in no order.
 func (l *Ledger) Held() iter.Seq[*Node] { return maps.Keys(l.held) }
 
-// Planned is the first machine by name, of those that take a pod of an app, that has room
-// reserved for it; -1 = none.
+// Planned returns the first machine by name, of those that take a pod of an app, that has room
+// reserved for it; -1 if there is none.
 func (l *Ledger) Planned(app int32, passed []int32) int32 {
 	best := int32(-1)
 	if len(l.held) == 0 {
@@ -92,7 +92,7 @@ func (l *Ledger) own(app, m int32) bool {
 	return len(n.reserved) > 0 && n.Reserves(l.appAt[app].group)
 }
 
-// allows reports whether our own model allows a pod of an app on a machine: it takes the
+// allows reports whether the ledger's own model allows a pod of an app on a machine: it takes the
 // place of its reservation, or is one more.
 func (l *Ledger) allows(app, m int32) bool { return l.state.Fits(app, m) || l.own(app, m) }
 
@@ -123,7 +123,7 @@ func (l *Ledger) release(e *Event) error {
 	return nil
 }
 
-// placeOf is the node of an event, and where its app belongs among the reservations.
+// placeOf returns the node of an event, and the position of its app among the reservations.
 func (l *Ledger) placeOf(e *Event) (n *Node, at int, err error) {
 	n = l.machines[e.Node]
 	switch {

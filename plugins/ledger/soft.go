@@ -8,7 +8,7 @@ import (
 
 const zoneLabel = "topology.kubernetes.io/zone"
 
-// terms are the app's preferences, which its group's pods count for.
+// terms returns the app's preferences, for which its group's pods count.
 func (a *App) terms(group int32) []binpack.SoftTerm {
 	var terms []binpack.SoftTerm
 	for _, text := range a.Soft {
@@ -19,18 +19,18 @@ func (a *App) terms(group int32) []binpack.SoftTerm {
 	return terms
 }
 
-// zoneLimits are the app's limits by zone.
+// zoneLimits returns the app's limits by zone.
 func (a *App) zoneLimits() binpack.ZoneLimits {
 	return binpack.ZoneLimits{Limit: a.MaxPerZone, SpreadMin: a.ZoneSpreadMin, Skew: a.ZoneSkew}
 }
 
-// byZone reports whether the app prefers something of zones, or has a limit by zone.
+// byZone reports whether the app has a preference or a limit by zone.
 func (a *App) byZone() bool {
 	return a.zoneLimits() != binpack.ZoneLimits{} || slices.ContainsFunc(a.terms(0), func(t binpack.SoftTerm) bool { return t.Zone })
 }
 
-// zone is the zone of a machine in the columns. Where no app has a term or limit by zone, and no
-// rule is about zones, they know none, so that machines of a kind stay alike.
+// zone returns the zone of a machine in the columns. If no app has a term or limit by zone, and no
+// rule is about zones, it is empty, so that machines of a kind stay alike.
 func (l *Ledger) zone(n *Node) string {
 	if !l.zoned {
 		return ""
@@ -38,8 +38,8 @@ func (l *Ledger) zone(n *Node) string {
 	return n.spec.Labels[zoneLabel]
 }
 
-// care is how far preferences bind the policy of a role, also outside of its windows. What
-// the primary policy states binds Best-Fit.
+// care returns how far preferences bind the policy of a role, also outside of its windows. The
+// terms of the primary policy bind Best-Fit.
 func (l *Ledger) care(role Role) binpack.Care {
 	if role == BestFit {
 		role = Primary
@@ -50,7 +50,7 @@ func (l *Ledger) care(role Role) binpack.Care {
 	return binpack.Care{}
 }
 
-// tellForecast gives the columns what is expected.
+// tellForecast sets the expected numbers in the columns.
 func (l *Ledger) tellForecast() {
 	known := l.known()
 	l.state.Known.Expected, l.state.Declared = known, slices.Clone(known)

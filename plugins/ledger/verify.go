@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// A Verdict is the result of computing the decisions of a log again.
+// A Verdict is the result of recomputing the decisions of a log.
 type Verdict struct {
 	Events    int
 	Starts    int // of the scheduler
 	Decisions int
 	Causes    map[string]int // of all decisions
 	Agreed    int            // of those that a policy ranked
-	Refused   int            // pods on a machine that our own model did not allow
+	Refused   int            // pods on a machine that the ledger's own model did not allow
 	CutOff    int            // lines that a kill cut off
 	Gaps      []Gap          // where events are missing
 	First     *Difference    // nil = all agree
@@ -30,7 +30,7 @@ type Difference struct {
 	Logged         string
 	Computed       string // "" = no machine
 	ComputedScore  float64
-	LoggedComputed *float64 // score computed for the logged machine; nil = none
+	LoggedComputed *float64 // score computed for the logged machine; nil = no score
 	Why            string
 }
 
@@ -48,8 +48,8 @@ func orNone(name string) string {
 	return name
 }
 
-// Verify rebuilds a cluster's state from its decision log alone, computes every
-// decision of a policy again, and compares. It never reads a score. It stops at the
+// Verify rebuilds a cluster's state from its decision log alone, recomputes every
+// decision of a policy, and compares. It never reads a score. It stops at the
 // first difference, which is part of the verdict; an error means that the log is
 // invalid.
 func Verify(name string, in io.Reader) (*Verdict, error) {
@@ -136,7 +136,7 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 	return nil
 }
 
-// checkChoice computes which file a policy chooses and compares; it sets v.First where they
+// checkChoice computes the file that a policy chooses and compares; it sets v.First where they
 // differ.
 func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) bool {
 	computed, ok := l.checkChoice(role, logged)
@@ -149,7 +149,7 @@ func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) b
 	return ok
 }
 
-// compute fills in what a policy chooses, and why where the log has another node. It
+// compute fills in the policy's choice, and the reason if the log has another node. It
 // reports whether the two agree.
 func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) bool {
 	l.SetClock(logged.Clock)
@@ -186,7 +186,7 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 	return false
 }
 
-// computePlanned fills in where room is reserved, and why where the log has another node.
+// computePlanned fills in the node with reserved room, and the reason if the log has another node.
 func (l *Ledger) computePlanned(d *Difference, app int32, logged *Decision) bool {
 	passed, why := l.passed(app, logged)
 	if why != "" {
@@ -200,7 +200,7 @@ func (l *Ledger) computePlanned(d *Difference, app int32, logged *Decision) bool
 	return d.Computed == d.Logged
 }
 
-// whyNot returns why the logged machine is not the computed one.
+// whyNot returns the reason why the logged machine is not the computed one.
 func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) string {
 	m := l.MachineIndex(d.Logged)
 	if m < 0 {
@@ -219,10 +219,10 @@ func (l *Ledger) whyNot(role Role, app int32, d *Difference, passed []int32) str
 }
 
 // ByPolicy reports whether a policy ranked the machines, so that the decision can be
-// computed again.
+// recomputed.
 func (d *Decision) ByPolicy() bool { return d.Cause == CausePolicy || d.Cause == CauseNoWindow }
 
-// roleOf is the role whose policy, or the one in its place, has the digest of the decision.
+// roleOf returns the role whose policy, or the one that replaces it, has the digest of the decision.
 func (l *Ledger) roleOf(e *Event) (Role, error) {
 	for _, role := range []Role{Primary, Canary} {
 		p := l.policies[role]
@@ -236,9 +236,9 @@ func (l *Ledger) roleOf(e *Event) (Role, error) {
 	return "", fmt.Errorf("policyDigest %q is none of a policy in use", e.PolicyDigest)
 }
 
-// passed are the machines that passed the filters: those that our own model allows,
-// less the infeasible ones, plus the extra ones. why is where the model contradicts
-// these lists.
+// passed returns the machines that passed the filters: those that the ledger's own model allows,
+// minus the infeasible ones, plus the extra ones. why is the contradiction between the model
+// and these lists.
 func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 	state := l.Columns()
 	flips := make([]bool, state.Size())
@@ -264,7 +264,7 @@ func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 	return list, ""
 }
 
-// Differ lists the machines that our own model allows a pod of an app but the
+// Differ lists the machines that the ledger's own model allows a pod of an app but the
 // cluster's filters refused, and those that passed although the model refuses them.
 // passed are machines, ascending.
 func (l *Ledger) Differ(app int32, passed []int32) (infeasible, extra []string) {

@@ -17,7 +17,7 @@ type Window struct {
 	End   float64 `json:"end"`
 }
 
-// Elapsed is the share of the window that is over at a time; negative outside of it.
+// Elapsed returns the share of the window that is over at a time; negative outside of it.
 func (w *Window) Elapsed(at float64) float64 {
 	if w == nil || at < w.Start || at > w.End {
 		return -1
@@ -25,8 +25,8 @@ func (w *Window) Elapsed(at float64) float64 {
 	return (at - w.Start) / (w.End - w.Start)
 }
 
-// CauseNoWindow is the cause of decisions by the policy that takes the place of one that
-// reads a clock: no window of the workload was in force.
+// CauseNoWindow is the cause of decisions by the policy that replaces one that
+// reads a clock: no window of the workload was active.
 const CauseNoWindow = "no-window"
 
 func (l *Ledger) setWindows(e *Event) error {
@@ -45,14 +45,14 @@ func (l *Ledger) setWindows(e *Event) error {
 	return nil
 }
 
-// Windows are those of workloads, by group. They must not be changed.
+// Windows returns those of workloads, by group. They must not be changed.
 func (l *Ledger) Windows() map[string]Window { return l.windows }
 
-// SetClock says what time it is, in seconds since 1970, for the questions that follow. It
-// is part of the question, not of the state.
+// SetClock sets the time, in seconds since 1970, of the queries that follow. It
+// is part of the query, not of the state.
 func (l *Ledger) SetClock(now float64) { l.clock = now }
 
-// Elapsed is the share of the window of an app's workload that is over by the clock;
+// Elapsed returns the share of the window of an app's workload that is over by the clock;
 // negative outside of it.
 func (l *Ledger) Elapsed(app int32) float64 {
 	l.Columns()
@@ -62,8 +62,8 @@ func (l *Ledger) Elapsed(app int32) float64 {
 	return -1
 }
 
-// Asked is the policy that ranks machines for an app in a role, by the clock: the role's,
-// or where that reads a clock and no window is in force, the one in its place. The decision
+// Asked returns the policy that ranks machines for an app in a role, by the clock: the role's,
+// or where that reads a clock and no window is active, its replacement. The decision
 // has cause, digest and clock. object is nil when no policy is loaded.
 func (l *Ledger) Asked(role Role, app int32) (object *policy.Object, d Decision) {
 	p, cause := l.asked(role, app)
@@ -85,7 +85,7 @@ func (l *Ledger) asked(role Role, app int32) (p *policyInUse, cause string) {
 	return p, CausePolicy
 }
 
-// OutsideOf is the shipped policy that takes the place of one that reads a clock, outside
+// OutsideOf returns the shipped policy that replaces one that reads a clock, outside
 // of windows; nil for one that reads none.
 func OutsideOf(object *policy.Object) *policy.Object {
 	name := ""
@@ -109,7 +109,7 @@ func OutsideOf(object *policy.Object) *policy.Object {
 	return outside
 }
 
-// useOutside loads the policy that takes the place of p outside of windows.
+// useOutside loads the policy that replaces p outside of windows.
 func (p *policyInUse) useOutside(object *policy.Object) (err error) {
 	clock := p.policy.Knowledge().Clock()
 	switch {

@@ -46,7 +46,7 @@ func documentsOf(all []byte) (list []document) {
 	return list
 }
 
-// objects are those of a document, as JSON: one, or several after one another where they are JSON. An error names
+// objects returns those of a document, as JSON: one, or several after one another where they are JSON. An error names
 // the line of the file.
 func (d document) objects() (list []json.RawMessage, err error) {
 	if begin := withoutComments(d.text); bytes.HasPrefix(begin, []byte("{")) && isJSON(begin) {
@@ -73,7 +73,7 @@ func (d document) objects() (list []json.RawMessage, err error) {
 	return []json.RawMessage{text}, nil
 }
 
-// withoutComments leaves out the lines before the first that has more than a comment.
+// withoutComments removes the lines before the first that has more than a comment.
 func withoutComments(text []byte) []byte {
 	for text = bytes.TrimSpace(text); bytes.HasPrefix(text, []byte("#")); {
 		_, text, _ = bytes.Cut(text, []byte("\n"))
@@ -88,7 +88,7 @@ func isJSON(text []byte) bool {
 	return json.NewDecoder(bytes.NewReader(text)).Decode(&first) == nil
 }
 
-// isOne reports whether a YAML text has nothing after its first value, which the conversion to JSON passes over.
+// isOne reports whether a YAML text has nothing after its first value, which the conversion to JSON ignores.
 func isOne(text []byte) bool {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
 	var node yamlv3.Node

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// noPods are the kinds of which it is known that no controller makes pods of them, by API group: those of
-// Kubernetes (a test compares them with client-go's), of Sigma, and of some projects, which say so. Any other kind
-// may make pods. Not here: Gateway and Mesh of gateway.networking.k8s.io, for which some implementations run
+// noPods are the kinds for which no controller creates pods, by API group: those of Kubernetes (a test
+// compares them with client-go's), of Sigma, and of some projects whose documentation confirms it. Any other kind
+// may create pods. Not here: Gateway and Mesh of gateway.networking.k8s.io, for which some implementations run
 // proxies; Certificate, Order and Challenge of cert-manager, which may run a pod that answers an ACME server;
 // policies that generate objects.
 var noPods = kindsOf(`
@@ -59,7 +59,7 @@ var noPods = kindsOf(`
 	traefik.io: IngressRoute IngressRouteTCP IngressRouteUDP Middleware MiddlewareTCP ServersTransport TLSOption TLSStore TraefikService
 `)
 
-// changes are those of them that change how many pods there are or what these need, of which a plan knows nothing.
+// changes are those of noPods that change the number or the demand of pods, which a plan does not take into account.
 var changes = kindsOf(`
 	: LimitRange
 	admissionregistration.k8s.io: MutatingAdmissionPolicy MutatingWebhookConfiguration
@@ -87,7 +87,7 @@ var leftOut = map[schema.GroupKind]string{
 
 const ofNodes = "its pods have their nodes; what it takes there is not planned for"
 
-// ones are the kinds that Sigma has no types of and of which it is known that a missing number of replicas, and
+// ones are the kinds that Sigma has no types of and for which a missing number of replicas, and
 // a missing parallelism, is 1: former versions of Kubernetes' own, and some projects'.
 var ones = kindsOf(`
 	apps: Deployment ReplicaSet StatefulSet
@@ -110,16 +110,16 @@ func kindsOf(text string) map[schema.GroupKind]bool {
 	return kinds
 }
 
-// Count is the number of objects of manifests, by what is done with them. Each object is in one of its fields.
+// Count is the number of objects of manifests, by their treatment. Each object is in one of its fields.
 type Count struct {
 	Planned  int            `json:"planned"`   // their pods are in the plan
 	Used     int            `json:"used"`      // nodes and placement rules
 	NoPods   int            `json:"no_pods"`   // of kinds without pods
-	LeftOut  int            `json:"left_out"`  // their pods are not in the plan, and a note says why
-	NotKnown map[string]int `json:"not_known"` // it is not known how many pods they make, by KIND.GROUP
+	LeftOut  int            `json:"left_out"`  // their pods are not in the plan, with the reason in a note
+	NotKnown map[string]int `json:"not_known"` // the number of their pods is unknown, by KIND.GROUP
 }
 
-// A tally has the objects by kind.
+// A tally counts the objects by kind.
 type tally struct{ planned, used, noPods, leftOut, notKnown map[schema.GroupKind]int }
 
 func newTally() tally {
@@ -141,7 +141,7 @@ func (t *tally) count() Count {
 	return c
 }
 
-// notes are the numbers, and the kinds of which no pods are planned.
+// notes returns the numbers, and the kinds without planned pods.
 func (t *tally) notes() []string {
 	c, unknown := t.count(), 0
 	for _, n := range c.NotKnown {

@@ -18,7 +18,7 @@ import (
 const mostPods = 1 << 20
 
 // addPods adds a workload. template is the field of its pod template, "" for that of a Pod itself, and number
-// the one that has the number of its pods.
+// the field with the number of its pods.
 func (s *set) addPods(at string, e *envelope, template, number string, pods int32, of *v1.PodTemplateSpec) error {
 	if pods < 0 || pods > mostPods {
 		return fmt.Errorf("%s %d: want 0 to %d", number, pods, mostPods)
@@ -54,7 +54,7 @@ func (s *set) addPods(at string, e *envelope, template, number string, pods int3
 	return nil
 }
 
-// checkAmounts returns an error that names the field where there is no container or an amount is negative.
+// checkAmounts returns an error that names the field if there is no container or an amount is negative.
 func checkAmounts(pod *v1.PodSpec, at string) error {
 	if len(pod.Containers) == 0 {
 		return errors.New(at + ".containers is empty")
@@ -82,7 +82,7 @@ func checkAmounts(pod *v1.PodSpec, at string) error {
 	return nil
 }
 
-// choosesNodes returns the field by which a pod chooses its nodes by their labels; "" = none.
+// choosesNodes returns the field by which a pod selects its nodes by their labels; "" if it has none.
 func (w *workload) choosesNodes() string {
 	switch a := w.pod.Spec.Affinity; {
 	case len(w.pod.Spec.NodeSelector) > 0:

@@ -29,9 +29,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 )
 
-// A set is what manifests say about placement.
+// A set holds the placement data of manifests.
 type set struct {
-	notes []string // what was left out, and why
+	notes []string // omissions, with the reasons
 	tally tally
 
 	opt       Options
@@ -43,16 +43,16 @@ type set struct {
 	unnamed   []unnamed
 }
 
-// An unnamed object is one to which an API server would give a name.
+// An unnamed object is one that an API server would name.
 type unnamed struct {
 	at string
 	envelope
 	add func(*envelope) error // under its name
 }
 
-// Options say how manifests are read.
+// Options configure the reading of manifests.
 type Options struct {
-	Namespace string // of objects that name none
+	Namespace string // of objects without one
 	AppLabel  string // label that names a pod's app; "" = its top controller does
 }
 
@@ -66,7 +66,7 @@ type workload struct {
 }
 
 // read reads files with any number of documents, and all .yaml, .yml and .json files of
-// folders. An error names the file, the document and the field. groups have their names already.
+// folders. An error names the file, the document and the field. The names of groups are taken.
 func read(paths []string, opt Options, groups []binpack.Group) (*set, error) {
 	s, err := newSet(opt)
 	if err != nil {
@@ -102,7 +102,7 @@ func read(paths []string, opt Options, groups []binpack.Group) (*set, error) {
 	return s, nil
 }
 
-// newSet is an empty set.
+// newSet returns an empty set.
 func newSet(opt Options) (*set, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, v1alpha1.AddToScheme} {
@@ -159,13 +159,13 @@ func (s *set) readFile(path string) error {
 	return nil
 }
 
-// An envelope is what every object has.
+// An envelope holds the fields that every object has.
 type envelope struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
 }
 
-// readObject reads one object, as JSON. The items of a list of one kind may leave theirs out.
+// readObject reads one object, as JSON. The items of a list of one kind may omit their kind.
 func (s *set) readObject(at string, text []byte, item metav1.TypeMeta) error {
 	var e envelope
 	if err := json.Unmarshal(text, &e); err != nil {
@@ -197,7 +197,7 @@ func (s *set) readObject(at string, text []byte, item metav1.TypeMeta) error {
 		s.tally.noPods[kind]++
 		return nil
 	}
-	var object runtime.Object // nil = it is of no type of ours
+	var object runtime.Object // nil if it is of no type of ours
 	if typed[kind] {
 		var err error
 		object, _, err = s.codecs.UniversalDeserializer().Decode(text, &gvk, nil)
@@ -230,7 +230,7 @@ func (s *set) readObject(at string, text []byte, item metav1.TypeMeta) error {
 	return add(&e)
 }
 
-// itemsOf are the items of a list, and their kind where that of the list says it.
+// itemsOf returns the items of a list, and their kind if the kind of the list determines it.
 func itemsOf(text []byte, list schema.GroupVersionKind) (items []json.RawMessage, of metav1.TypeMeta, ok bool) {
 	kind, ok := strings.CutSuffix(list.Kind, "List")
 	if !ok {
@@ -240,7 +240,7 @@ func itemsOf(text []byte, list schema.GroupVersionKind) (items []json.RawMessage
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(text, &fields); err != nil || fields.Items == nil && kind != "" {
-		return nil, of, false // a kind whose name ends so
+		return nil, of, false // a kind with such a name
 	}
 	for _, item := range fields.Items {
 		if kind != "" && !bytes.HasPrefix(item, []byte("{")) {
@@ -253,7 +253,7 @@ func itemsOf(text []byte, list schema.GroupVersionKind) (items []json.RawMessage
 	return fields.Items, of, true
 }
 
-// addUnnamed adds an object under the first free name of those that begin as it wants.
+// addUnnamed adds an object under the first free name with its prefix.
 func (s *set) addUnnamed(u *unnamed) error {
 	const longest = 58 // of a name without the five characters that an API server draws
 	prefix := u.Metadata.GenerateName[:min(len(u.Metadata.GenerateName), longest)]
@@ -266,12 +266,12 @@ func (s *set) addUnnamed(u *unnamed) error {
 	return u.add(&u.envelope)
 }
 
-// nameOf is NAMESPACE/KIND/NAME.
+// nameOf returns NAMESPACE/KIND/NAME.
 func (s *set) nameOf(e *envelope) string {
 	return cmp.Or(e.Metadata.Namespace, s.opt.Namespace) + "/" + e.Kind + "/" + e.Metadata.Name
 }
 
-// nameProblem returns an error where an object cannot have its name.
+// nameProblem returns an error if an object cannot have its name.
 func nameProblem(e *envelope) error {
 	if e.Metadata.Name == "" {
 		return fmt.Errorf("%s: metadata.name is missing", e.Kind)
@@ -302,8 +302,8 @@ func (s *set) addNamed(at string, object runtime.Object, e *envelope) error {
 	return nil
 }
 
-// badQuantity names the first field, by name, of requests, limits and the like that is no
-// quantity: the decoder's error does not say which one. amounts says that the fields of value
+// badQuantity names the first field, by name, of requests, limits and the like that is not a
+// quantity: the decoder's error does not name it. amounts is true if the fields of value
 // itself are quantities.
 func badQuantity(value any, at string, amounts bool) error {
 	switch v := value.(type) {
@@ -366,7 +366,7 @@ func (s *set) add(at string, object runtime.Object, e *envelope) (map[schema.Gro
 		}
 		return planned, s.addPods(at, e, "", "spec", 1, &v1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec})
 	case *v1.Node:
-		o.Spec.Unschedulable = false // the trace says what was cordoned
+		o.Spec.Unschedulable = false // the trace has the cordons
 		s.nodes[o.Name] = o
 		return s.tally.used, nil
 	case *v1alpha1.PlacementRule:

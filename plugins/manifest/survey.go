@@ -19,11 +19,11 @@ type Survey struct {
 // A Kind is the number of objects of one kind. Each is in one of the fields.
 type Kind struct{ Planned, Used, NoPods, LeftOut, NotKnown, Refused int }
 
-// NoObject is the kind of documents that are no Kubernetes objects: templates, values, text.
+// NoObject is the kind of documents that are not Kubernetes objects: templates, values, text.
 const NoObject = "(no object)"
 
-// Add counts a file, or all files of a folder. Each object is read alone: what a plan would refuse ends
-// nothing here, and names may repeat.
+// Add counts a file, or all files of a folder. Each object is read alone: an object that a plan would refuse
+// ends nothing here, and names may repeat.
 func (v *Survey) Add(path string) error {
 	files, err := filesOf(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func (v *Survey) Add(path string) error {
 // object counts one object, or the items of a list.
 func (v *Survey) object(at string, text []byte, item metav1.TypeMeta) error {
 	var e envelope
-	_ = json.Unmarshal(text, &e) // readObject says what is wrong
+	_ = json.Unmarshal(text, &e) // readObject reports the error
 	if e.Kind == "" && e.APIVersion == "" {
 		e.TypeMeta = item
 	}

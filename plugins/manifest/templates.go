@@ -13,13 +13,13 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// A podTemplate is one that was found in an object of a kind that Sigma has no type of.
+// A podTemplate is a template that was found in an object of a kind that Sigma has no type of.
 type podTemplate struct {
 	field string // spec.template
 	value map[string]any
 	pods  int64
 	of    string // the item or field of the object's spec that has the template and the number; "" = the spec itself
-	doubt string // why the number of pods is not known; "" = it is
+	doubt string // why the number of pods is unknown; "" if it is known
 }
 
 // A step leads from an object to one below it.
@@ -29,7 +29,7 @@ type step struct {
 	label  string // that field, or the name or the position of the item
 }
 
-// neutral are whole numbers beside a template that do not multiply pods, in addition to those in seconds.
+// neutral are whole numbers next to a template that do not multiply pods, in addition to those in seconds.
 var neutral = map[string]bool{
 	"backoffLimit": true, "backoffLimitPerIndex": true, "maxFailedIndexes": true, "maxRetry": true, "minAvailable": true, "priority": true,
 	"revisionHistoryLimit": true, "slotsPerWorker": true,
@@ -96,10 +96,10 @@ func hasContainers(spec map[string]any) bool {
 	})
 }
 
-// count sets the number of pods that an object makes by the template below some steps, or returns why it is not
-// known. It is known where the template is in the object's spec, or in an item or a field of that, beside a number of
-// replicas; the template of a Job there counts as often as parallelism and completions allow. Beside that there must
-// be no whole number on the way, since it may multiply.
+// count sets the number of pods that an object creates by the template below some steps, or returns why it is unknown.
+// It is known if the template is in the object's spec, or in an item or a field of that, next to a number of
+// replicas; the template of a Job there counts as often as parallelism and completions allow. No other
+// whole number may be on the way, since it may multiply.
 func (t *podTemplate) count(above []step, kind schema.GroupKind) (doubt string) {
 	at := len(above) - 1 // the step that has the template
 	number := func(name string) (n int64, given bool) {
@@ -163,7 +163,7 @@ func (t *podTemplate) count(above []step, kind schema.GroupKind) (doubt string) 
 	return ""
 }
 
-// onlyObjects reports whether all fields of an object are objects: it is a map of such.
+// onlyObjects reports whether all fields of an object are objects: it is a map of them.
 func onlyObjects(object map[string]any) bool {
 	for _, value := range object {
 		if _, ok := value.(map[string]any); !ok {
@@ -173,7 +173,7 @@ func onlyObjects(object map[string]any) bool {
 	return true
 }
 
-// incomplete reports whether a template is not all of a pod: an operator adds the image, and then maybe requests.
+// incomplete reports whether a template is only a part of a pod: an operator adds the image, and then maybe requests.
 func incomplete(template map[string]any) bool {
 	list, _ := template["spec"].(map[string]any)["containers"].([]any)
 	return slices.ContainsFunc(list, func(item any) bool {
@@ -182,7 +182,7 @@ func incomplete(template map[string]any) bool {
 	})
 }
 
-// addUnknown adds an object of a kind that Sigma has no type of: pods of its templates, where their number is known.
+// addUnknown adds an object of a kind that Sigma has no type of: pods of its templates, if their number is known.
 func (s *set) addUnknown(at string, text []byte, e *envelope, kind schema.GroupKind) {
 	var object map[string]any
 	_ = utiljson.Unmarshal(text, &object) // was read once
@@ -215,7 +215,7 @@ func (s *set) addUnknown(at string, text []byte, e *envelope, kind schema.GroupK
 	}
 }
 
-// addTemplate adds the pods of a template, under the object's name, or one for each template where there are several.
+// addTemplate adds the pods of a template, under the object's name, or one for each template if there are several.
 func (s *set) addTemplate(at string, e *envelope, t podTemplate, several bool) error {
 	text, err := json.Marshal(t.value)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// wantNodes says what to do where the labels and taints of nodes matter.
+// wantNodes is the advice if the labels and taints of nodes matter.
 const wantNodes = `a trace does not have the labels and taints of nodes: add the output of "kubectl get nodes -o yaml" to the manifests`
 
-// Add returns a snapshot's trace in which the pods that are still to come of the manifests'
-// workloads arrive after everything else: all of a workload's pods but those that stand or
+// Add returns a snapshot's trace in which the future pods of the manifests'
+// workloads arrive after everything else: all of a workload's pods except those that run or
 // wait. The paths are files with any number of documents, and folders, of which all .yaml,
-// .yml and .json files are read. The notes say what was left out, and how many objects of which
-// kinds there are. An error names the file, the document and the field.
+// .yml and .json files are read. The notes list the omissions, and the number of objects of
+// each kind. An error names the file, the document and the field.
 func Add(t *trace.Trace, paths []string, opt Options) (out *trace.Trace, count Count, notes []string, err error) {
 	s, err := read(paths, opt, t.Instance.Groups)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *set) addTo(t *trace.Trace) (*trace.Trace, error) {
 	return out, nil
 }
 
-// present counts the items of each group that stand or wait at the end of a trace.
+// present counts the items of each group that run or wait at the end of a trace.
 func present(t *trace.Trace) []int32 {
 	there := make([]int32, len(t.Instance.Groups))
 	add := func(request, count int32) { there[t.Instance.Apps[t.Requests[request].App].Group] += count }
@@ -96,7 +96,7 @@ func present(t *trace.Trace) []int32 {
 	return there
 }
 
-// checkWithoutNodes returns an error where it cannot be known which nodes the pods may use.
+// checkWithoutNodes returns an error if the nodes that the pods may use are unknown.
 func (s *set) checkWithoutNodes(t *trace.Trace) error {
 	for _, w := range s.workloads {
 		if field := w.choosesNodes(); field != "" {
@@ -176,8 +176,8 @@ func (s *set) merge(t *trace.Trace, more *binpack.Instance) (*merger, error) {
 	return m, nil
 }
 
-// leavesOutZones takes the limits and rules by zone out of the manifests' instance where the trace
-// has no zones, in which they would leave no machine. It reports whether there were any.
+// leavesOutZones removes the limits and rules by zone from the manifests' instance if the trace
+// has no zones, in which case they would leave no machine. It reports whether there were any.
 func (m *merger) leavesOutZones() bool {
 	limited := func(g binpack.Group) bool { return g.Zone != binpack.ZoneLimits{} }
 	if slices.ContainsFunc(m.was.Machines, func(l binpack.MachineLine) bool { return l.Zone != "" }) ||
@@ -193,8 +193,8 @@ func (m *merger) leavesOutZones() bool {
 	return true
 }
 
-// addDimensions puts all amounts into the smaller unit of both, and adds the dimensions that
-// only the manifests have: what nodes offer of them their objects say.
+// addDimensions converts all amounts to the smaller unit of both, and adds the dimensions that
+// only the manifests have: node objects contain the nodes' capacity of them.
 func (m *merger) addDimensions(s *set, name string) error {
 	asked := func(d int) *workload {
 		for _, w := range s.workloads {
@@ -253,7 +253,7 @@ func (m *merger) scale(d int, factor int64) {
 	}
 }
 
-// addTypes splits the types of the trace by what nodes refuse of the manifests' pods.
+// addTypes splits the types of the trace by the manifests' pods that nodes refuse.
 func (m *merger) addTypes() {
 	of := map[string]int32{} // by node
 	for _, line := range m.more.Machines {
@@ -282,7 +282,7 @@ func (m *merger) addTypes() {
 	}
 }
 
-// allowed are the types of both instances whose part is in a list; nil = all.
+// allowed returns the types of both instances whose part is in a list; nil = all.
 func (m *merger) allowed(list []int32, part int) []int32 {
 	if list == nil {
 		return nil
@@ -318,7 +318,7 @@ func (m *merger) addGroups() {
 	}
 }
 
-// addApps adds the manifests' apps. No cordoned node is for them.
+// addApps adds the manifests' apps. They may not use cordoned nodes.
 func (m *merger) addApps() {
 	for a := range m.out.Apps {
 		m.apps[m.out.Apps[a].Name] = int32(a)

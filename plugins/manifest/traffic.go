@@ -8,9 +8,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// addTraffic adds what the pods of workloads send, as a snapshot does, where the trace has the
-// dimension egress: by the extended resource, the annotation, or what other pods of the workload
-// send. apps are the names of the workloads' apps; those of the trace keep what they have.
+// addTraffic adds the traffic of the pods of workloads, as a snapshot does, if the trace has the
+// dimension egress: by the extended resource, the annotation, or the traffic of other pods of the
+// workload. apps are the names of the workloads' apps; those of the trace keep theirs.
 func (m *merger) addTraffic(s *set, apps []string) error {
 	d := dimension(m.was, podspec.EgressDimension)
 	if d < 0 {
@@ -52,7 +52,7 @@ func (m *merger) addTraffic(s *set, apps []string) error {
 	return nil
 }
 
-// egress is what a pod of a workload sends, in bits a second.
+// egress returns the traffic of a pod of a workload, in bits a second.
 func (m *merger) egress(s *set, w *workload, group int32, d int) (int64, error) {
 	if mbps := podspec.Demand(w.pod)[podspec.EgressResource]; mbps > 0 {
 		return min(mbps, binpack.MaxValue/podspec.EgressUnit) * podspec.EgressUnit, nil
@@ -73,7 +73,7 @@ func (m *merger) egress(s *set, w *workload, group int32, d int) (int64, error) 
 	return 0, nil
 }
 
-// dimension is the index of one by its name; -1 = there is none.
+// dimension returns the index of one by its name; -1 if there is none.
 func dimension(in *binpack.Instance, name string) int {
 	return slices.IndexFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Name == name })
 }

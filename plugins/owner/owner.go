@@ -1,10 +1,10 @@
-// Package owner says whose pod a pod is: which workload, a Deployment, StatefulSet,
-// CronJob …, stands above it. The scheduler names apps by it, and the autoscaler finds
+// Package owner finds the workload that a pod belongs to: a Deployment, StatefulSet,
+// CronJob …. The scheduler names apps by it, and the autoscaler finds
 // the pods that it may resize or evict.
 //
-// It reads owner references and labels and asks the caller's [Lookup]; it has no client
-// and no state. It does not know which kinds of workload an autoscaler can size, nor how
-// many pods a workload has.
+// It reads owner references and labels and calls the caller's [Lookup]; it has no client
+// and no state. It does not check whether an autoscaler can size a kind of workload, nor
+// count the pods of a workload.
 package owner
 
 import (
@@ -20,28 +20,28 @@ import (
 // version is not.
 type Ref struct {
 	Group, Kind, Name string
-	UID               types.UID // empty where only the name is known
+	UID               types.UID // empty if only the name is known
 }
 
-// String is the name without the UID: apps/StatefulSet/web.
+// String returns the name without the UID: apps/StatefulSet/web.
 func (r Ref) String() string { return r.Group + "/" + r.Kind + "/" + r.Name }
 
-// Is reports whether both name the same workload: by the UID too, where both know it. A
+// Is reports whether both name the same workload: by the UID too, if both have one. A
 // workload that was deleted and created again is another one.
 func (r Ref) Is(other Ref) bool {
 	return r.String() == other.String() && (r.UID == other.UID || r.UID == "" || other.UID == "")
 }
 
 // A Lookup returns the object of a controller reference's group, kind and name in the pod's
-// namespace, whatever its UID; nil where it is not known.
+// namespace, whatever its UID; nil if it is unknown.
 type Lookup func(controller *metav1.OwnerReference) metav1.Object
 
-// Of returns the workload that a pod belongs to: its controller, or what controls that
-// where it is a ReplicaSet or a Job. ok is false for a pod without a controller.
+// Of returns the workload that a pod belongs to: its controller, or the controller of that
+// if it is a ReplicaSet or a Job. ok is false for a pod without a controller.
 //
-// What controls a ReplicaSet or a Job is read from the object, if lookup knows it. One
+// The controller of a ReplicaSet or a Job is read from the object, if lookup finds it. One
 // without a controller is itself the workload, and so is a deleted one in whose place lookup
-// finds another of the same name. If lookup is nil or does not know the object, the name
+// finds another of the same name. If lookup is nil or does not find the object, the name
 // that the Deployment, Rollout or CronJob gave it decides, and the UID stays empty.
 func Of(pod metav1.Object, lookup Lookup) (ref Ref, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(pod)
@@ -72,11 +72,11 @@ func refOf(controller *metav1.OwnerReference) Ref {
 	return Ref{Group: group, Kind: controller.Kind, Name: controller.Name, UID: controller.UID}
 }
 
-// scheduledJob is the name of a CronJob's Job: it ends in the minute since 1970.
+// scheduledJob matches the name of a CronJob's Job: it ends in the minute since 1970.
 var scheduledJob = regexp.MustCompile(`^(.+)-\d{8}$`)
 
-// byName returns what controls a ReplicaSet or a Job by the names that controllers give:
-// a ReplicaSet is called after its Deployment and the hash that its pods have as a label,
+// byName returns the controller of a ReplicaSet or a Job by the names that controllers give:
+// a ReplicaSet is named after its Deployment and the hash that its pods have as a label,
 // a Job after its CronJob and the time.
 func byName(own Ref, labels map[string]string) Ref {
 	if own.Kind == "Job" {

@@ -15,7 +15,7 @@ import (
 )
 
 // Units are those of the dimensions that are not counted in ones: cpu in m, as
-// kube-scheduler counts it. Pods is the dimension that every pod needs one of.
+// kube-scheduler counts it.
 var Units = map[string]string{"cpu": "m"}
 
 // Pods is the name of the dimension that every pod needs one of.
@@ -29,17 +29,17 @@ var asScheduler = podresource.PodResourcesOptions{
 	InPlacePodLevelResourcesVerticalScalingEnabled: true,
 }
 
-// Demand is what a pod needs of each resource, in units, as kube-scheduler counts
-// it: init and sidecar containers, overhead, pod-level resources, and while a
-// resize is under way the larger of the old and the new.
+// Demand returns a pod's demand of each resource, in units, as kube-scheduler counts
+// it: init and sidecar containers, overhead, pod-level resources, and during a
+// resize the larger of the old and the new.
 func Demand(pod *v1.Pod) map[string]int64 {
 	demand := Amounts(podresource.PodRequests(summable(pod), asScheduler))
 	demand[Pods] = 1
 	return demand
 }
 
-// Amounts are the amounts that are not zero, in units, none above what the core
-// can hold.
+// Amounts returns the amounts that are not zero, in units, none above the maximum of
+// the core.
 func Amounts(list v1.ResourceList) map[string]int64 {
 	out := make(map[string]int64, len(list)+1)
 	for name, quantity := range list {
@@ -50,7 +50,7 @@ func Amounts(list v1.ResourceList) map[string]int64 {
 	return out
 }
 
-// Amount is a quantity in the units of its dimension, from 0 to what the core can hold.
+// Amount returns a quantity in the units of its dimension, from 0 to the maximum of the core.
 func Amount(dimension string, q *resource.Quantity) int64 {
 	n := Value(q)
 	if Units[dimension] == "m" {
@@ -59,14 +59,14 @@ func Amount(dimension string, q *resource.Quantity) int64 {
 	return min(max(n, 0), binpack.MaxValue)
 }
 
-// Value is a quantity in ones, rounded up. Beyond 2^62 it is the largest number, where the method of a
+// Value returns a quantity in ones, rounded up. Beyond 2^62 it is the largest number, where the method of a
 // quantity returns a remainder or 0.
 func Value(q *resource.Quantity) int64 { return within(q, 1<<62, q.Value) }
 
-// Milli is a quantity in thousandths in the same way.
+// Milli returns a quantity in thousandths in the same way.
 func Milli(q *resource.Quantity) int64 { return within(q, (1<<62)/1000, q.MilliValue) }
 
-// within is a value of a quantity from -most to most, beyond which the value is no number of 64 bits. An
+// within returns a value of a quantity from -most to most, beyond which the value is no number of 64 bits. An
 // exact comparison would write out every digit of 1e99999999.
 func within(q *resource.Quantity, most float64, value func() int64) int64 {
 	switch about := q.AsApproximateFloat64(); {
@@ -80,9 +80,9 @@ func within(q *resource.Quantity, most float64, value func() int64) int64 {
 	return value()
 }
 
-// summable is a pod that may be summed: no request is above what the core can hold, since sums of larger ones
+// summable returns a pod that may be summed: no request is above the maximum of the core, since sums of larger ones
 // take too long, and none changes: PodRequests adds the overhead to the pod's own amounts where they are written
-// as 1.5Gi. It is the pod itself where neither can happen.
+// as 1.5Gi. It returns the pod itself where neither can happen.
 func summable(pod *v1.Pod) *v1.Pod {
 	large := func(q resource.Quantity) bool {
 		return !(math.Abs(q.AsApproximateFloat64()) <= float64(binpack.MaxValue))
@@ -114,7 +114,7 @@ func summable(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// requestsOf are all lists of amounts that a pod's demand is made of.
+// requestsOf returns all lists of amounts that make up a pod's demand.
 func requestsOf(pod *v1.Pod) []v1.ResourceList {
 	lists := []v1.ResourceList{pod.Spec.Overhead}
 	add := func(r *v1.ResourceRequirements) {
@@ -139,7 +139,7 @@ func requestsOf(pod *v1.Pod) []v1.ResourceList {
 	return lists
 }
 
-// Size writes a demand down: equal demands are equal texts.
+// Size formats a demand: equal demands are equal texts.
 func Size(demand map[string]int64) string {
 	names := make([]string, 0, len(demand))
 	for name := range demand {
@@ -157,7 +157,7 @@ func Size(demand map[string]int64) string {
 	return strings.Join(names, ",")
 }
 
-// Format writes an amount of a dimension as a quantity: 1500m, 3, 512Mi.
+// Format formats an amount of a dimension as a quantity: 1500m, 3, 512Mi.
 func Format(dimension string, n int64) string {
 	if Units[dimension] == "m" {
 		if n%1000 != 0 {

@@ -7,10 +7,10 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 )
 
-// SetRequests gives a pod that no API server has seen the requests that one gives it (SetObjectDefaults_Pod in
+// SetRequests sets the requests of a pod that no API server has seen as one would (SetObjectDefaults_Pod in
 // k8s.io/kubernetes/pkg/apis/core/v1): those of a container are its limits where it makes none; those of the pod,
-// where it has limits of its own, are what its containers request, else these limits; and all are rounded up to
-// thousandths. A LimitRange and the overhead of a RuntimeClass are not known here.
+// where it has limits of its own, are the requests of its containers, else these limits; and all are rounded up to
+// thousandths. It ignores LimitRanges and the overhead of a RuntimeClass.
 func SetRequests(pod *v1.Pod) {
 	pod.Spec = summable(pod).Spec
 	spec := &pod.Spec
@@ -41,7 +41,7 @@ func SetRequests(pod *v1.Pod) {
 	}
 }
 
-// setMissing adds to a list the amounts of another that it lacks and that are asked for.
+// setMissing adds to a list the amounts of another that it lacks and that are wanted.
 func setMissing(to *v1.ResourceList, from v1.ResourceList, wanted func(v1.ResourceName) bool) {
 	for name, q := range from {
 		if _, has := (*to)[name]; has || !wanted(name) {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// EgressDimension of a trace is what items send and machines can, in bits a second.
+	// EgressDimension of a trace is the traffic of items and the limit of machines, in bits a second.
 	EgressDimension = "egress"
-	// EgressAnnotation of a pod is what it sends, of a node what its uplink can, in bits a second.
+	// EgressAnnotation of a pod is its traffic, of a node the rate of its uplink, in bits a second.
 	EgressAnnotation = "sigma-scheduler.io/egress"
-	// EgressResource is the extended resource of the same, in units of [EgressUnit]: of a pod what
-	// it asks for, of a node what its pods may have together.
+	// EgressResource is the extended resource of the same, in units of [EgressUnit]: of a pod its
+	// request, of a node the limit of its pods together.
 	EgressResource = "sigma-scheduler.io/egress-mbps"
 	// EgressUnit is one Mbit/s.
 	EgressUnit = 1_000_000

@@ -11,7 +11,7 @@ import (
 
 // Group names the app that a pod belongs to, whatever its size: namespace/value
 // of the label appLabel, if the pod has it, else namespace/kind/name of its top
-// controller, else of the pod itself without what makes its name unique.
+// controller, else of the pod itself without the unique part of its name.
 //
 // The controller above a ReplicaSet or a Job is read from the name that its
 // controller gave it, not looked up: the pod alone decides, at any time.
@@ -26,8 +26,8 @@ func Group(pod *v1.Pod, appLabel string) string {
 	return pod.Namespace + "/" + kind + "/" + name
 }
 
-// family is the name of a pod without a controller and without what makes it
-// unique: work of work-7 and work-x2k9p, and of what is generated from "work-".
+// family returns the name of a pod without a controller, without its unique
+// part: work of work-7 and work-x2k9p, and of names generated from "work-".
 // Programs that make such pods make many of a kind.
 func family(pod *v1.Pod) string {
 	if prefix := strings.TrimSuffix(pod.GenerateName, "-"); prefix != "" {
@@ -43,8 +43,8 @@ func family(pod *v1.Pod) string {
 	}
 }
 
-// Moves reports whether a scheduler decides where a pod goes. Pods of DaemonSets
-// and static pods stand where they stand, and reduce their node's capacity.
+// Moves reports whether a scheduler decides on a pod's node. Pods of DaemonSets
+// and static pods do not move, and reduce their node's capacity.
 func Moves(pod *v1.Pod) bool {
 	if _, static := pod.Annotations[v1.MirrorPodAnnotationKey]; static {
 		return false
@@ -53,7 +53,7 @@ func Moves(pod *v1.Pod) bool {
 	return controller == nil || controller.Kind != "DaemonSet" && controller.Kind != "Node"
 }
 
-// Ended reports whether a pod has run to its end and takes nothing any more.
+// Ended reports whether a pod has run to its end and takes no resources any more.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

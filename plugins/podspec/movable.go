@@ -13,10 +13,10 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
-// MaxGrace is the longest grace period of a pod that is evicted, unless a setting says something else.
+// MaxGrace is the default of the longest grace period of a pod that is evicted.
 const MaxGrace = 15 * time.Minute
 
-// Grace is the time that a pod has from its eviction until it is killed. A negative one is 1 s, as for the
+// Grace returns the time that a pod has from its eviction until it is killed. A negative one is 1 s, as for the
 // API server.
 func Grace(spec *v1.PodSpec) time.Duration {
 	if s := spec.TerminationGracePeriodSeconds; s == nil {
@@ -27,14 +27,14 @@ func Grace(spec *v1.PodSpec) time.Duration {
 	return time.Second
 }
 
-// Patience is how long an eviction waits for a pod to end: its grace period, but no longer than a ceiling,
-// whatever the pod says; 0 = [MaxGrace].
+// Patience returns the timeout of an eviction's wait for a pod to end: its grace period, but no longer than a ceiling;
+// 0 = [MaxGrace].
 func Patience(pod *v1.Pod, ceiling time.Duration) time.Duration {
 	return min(Grace(&pod.Spec), cmp.Or(ceiling, MaxGrace))
 }
 
 // AboveCeiling returns why a pod is not evicted whose grace period is above a ceiling, 0 = [MaxGrace]; ""
-// where it is not. One that does not end on SIGTERM would hold up for so long those that wait for its end.
+// if it is not above. A pod that does not end on SIGTERM would delay for so long those that wait for its end.
 func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil && Patience(pod, ceiling) < Grace(&pod.Spec) {
 		return fmt.Sprintf("its terminationGracePeriodSeconds of %d s is above the ceiling of %v", *s, cmp.Or(ceiling, MaxGrace))
@@ -42,10 +42,10 @@ func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
 	return ""
 }
 
-// Movable returns why a pod must not be evicted in order that its replacement lands on a
+// Movable returns why a pod must not be evicted so that its replacement gets a
 // planned node; "" when it may. Disruption budgets and the number of
-// replicas are the caller's business. Constraints that our model of a node does not have make
-// a pod immovable, since its replacement might not land, those of others among them; nil others have none.
+// replicas are checked by the caller. Constraints that the model of nodes lacks make
+// a pod immovable, since its replacement might not get the node, those of others among them; nil others have none.
 // A grace period above a ceiling, 0 = [MaxGrace], makes it immovable too.
 func Movable(pod *v1.Pod, ceiling time.Duration, others *Others) (reason string) {
 	switch controller := metav1.GetControllerOfNoCopy(pod); {
@@ -82,8 +82,8 @@ func Ready(pod *v1.Pod) bool {
 	})
 }
 
-// localStorage reports whether a pod loses data when it moves, as cluster-autoscaler reads
-// it: memory is none, and annotations say what may be lost.
+// localStorage reports whether a pod loses data when it moves, as cluster-autoscaler does:
+// memory does not count, and annotations name volumes that may be lost.
 func localStorage(pod *v1.Pod) bool {
 	if pod.Annotations[safeToEvict] == "true" {
 		return false

@@ -6,14 +6,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// An optOut is an annotation by which an owner keeps a pod or a node where it is. A value that its program does not
-// know may be from another version of it, so that anything but a clear no counts.
+// An optOut is an annotation by which an owner keeps a pod or a node where it is. A value that is unknown to its
+// program may be from another version of it, so every value except a clear no counts.
 type optOut struct {
 	name string
 	no   []string // values that keep nothing
 }
 
-// What owners write on pods and nodes that must stay, with the documents that say so.
+// Annotations by which owners keep pods and nodes where they are, with their documentation.
 var (
 	ofPods = []optOut{
 		{"karpenter.sh/do-not-disrupt", []string{"false"}},                        // https://karpenter.sh/docs/concepts/disruption/, also a duration
@@ -42,5 +42,5 @@ func optedOut(list []optOut, annotations map[string]string) (name string) {
 	return ""
 }
 
-// StaysNode returns the annotation that forbids to remove a node; "" = none.
+// StaysNode returns the annotation that forbids to remove a node; "" if it has none.
 func StaysNode(n *v1.Node) (annotation string) { return optedOut(ofNodes, n.Annotations) }

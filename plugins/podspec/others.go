@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Others are what pods of a cluster say about others and the model of nodes does not have.
+// Others are the constraints of a cluster's pods on others that the model of nodes lacks.
 //
-// The model knows anti-affinity between workloads: it takes the newest pod of each for all. It does not know terms by
+// The model has anti-affinity between workloads: it takes the newest pod of each for all. It lacks terms by
 // other domains than nodes and zones and by the labels of namespaces, pods that are part of their nodes, and pods that
 // differ from the newest of their workload.
 type Others struct {
 	appLabel string
 	shared   bool                 // two nodes have one host name
-	cordoned bool                 // pods stand on a cordoned node with a zone, which no zone of the model has
+	cordoned bool                 // pods run on a cordoned node with a zone, which no zone of the model has
 	in       map[string][]*v1.Pod // by namespace
 	newest   map[string]*v1.Pod   // by group
 	mixed    map[string]bool      // groups whose pods have other terms
 	spreads  map[string]bool      // groups whose pods have other hard topology spreads
 	varies   map[string]string    // by group, the pod whose term selects some of its pods
-	foreign  map[string]*term     // terms of pods that stand and that the model does not have
+	foreign  map[string]*term     // terms of pods with a node that the model lacks
 	known    map[string]*term     // those that it has
 	onNodes  []*v1.Pod            // pods that are part of their nodes
 	odd      map[string][]*v1.Pod // by group, pods with other labels than the newest
@@ -37,17 +37,17 @@ type term struct {
 	selector   labels.Selector
 	anywhere   bool // perhaps in any namespace
 	namespaces []string
-	why        string // it is not known
+	why        string // reason why the model lacks it
 
 	looked bool
-	misses string // what the model does not have of what a known one selects
+	misses string // pods that a known one selects and the model lacks
 }
 
 func (t *term) picks(p *v1.Pod) bool {
 	return (t.anywhere || slices.Contains(t.namespaces, p.Namespace)) && t.selector.Matches(labels.Set(p.Labels))
 }
 
-// Newer orders the pods of a workload: the newest says what holds for all. A pod that does not exist yet is the oldest.
+// Newer orders the pods of a workload: the newest holds for all. A pod that does not exist yet is the oldest.
 func Newer(a, b *v1.Pod) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)
@@ -122,7 +122,7 @@ func (o *Others) read(p *v1.Pod) {
 	}
 }
 
-// keyOf is what a term of a pod selects. An empty selector selects all pods, none at all selects none.
+// keyOf returns a text of the pods that a term selects. An empty selector selects all pods, a missing one none.
 func keyOf(p *v1.Pod, t *v1.PodAffinityTerm) string {
 	return fmt.Sprintf("%q %t %q %t %q", p.Namespace, t.LabelSelector == nil, metav1.FormatLabelSelector(t.LabelSelector), t.NamespaceSelector != nil, t.Namespaces)
 }
@@ -130,7 +130,7 @@ func keyOf(p *v1.Pod, t *v1.PodAffinityTerm) string {
 func newTerm(p *v1.Pod, t *v1.PodAffinityTerm, why string) *term {
 	selector, err := metav1.LabelSelectorAsSelector(t.LabelSelector)
 	if err != nil {
-		selector = labels.Nothing() // the API server admits none
+		selector = labels.Nothing() // the API server does not admit it
 	}
 	out := &term{of: p, selector: selector, anywhere: t.NamespaceSelector != nil, namespaces: t.Namespaces, why: why}
 	if len(out.namespaces) == 0 && !out.anywhere {
@@ -175,10 +175,10 @@ func sameTerms(a, b *v1.Pod) bool {
 	})
 }
 
-// Unknown is [Unknown] with what others say. nil others say nothing.
+// Unknown is [Unknown] with the constraints of others; nil others have none.
 func (o *Others) Unknown(pod *v1.Pod) string { return first(o.Unknowns(pod)) }
 
-// Unknowns lists all that is not known.
+// Unknowns lists all unknown constraints.
 func (o *Others) Unknowns(pod *v1.Pod) []string {
 	list := unknowns(pod)
 	if o == nil {
@@ -223,7 +223,7 @@ func (o *Others) Unknowns(pod *v1.Pod) []string {
 	return list
 }
 
-// missed names pods that a term of a pod selects and the model does not have.
+// missed names pods that a term of a pod selects and the model lacks.
 func (o *Others) missed(pod *v1.Pod, of *v1.PodAffinityTerm) string {
 	key := keyOf(pod, of)
 	t := o.known[key]
@@ -254,7 +254,7 @@ func (o *Others) some(t *term, group string) bool {
 	return slices.ContainsFunc(o.odd[group], func(p *v1.Pod) bool { return t.picks(p) != t.picks(newest) })
 }
 
-// varying names a pod whose term selects some pods of a group and not all; "" = there is none.
+// varying names a pod whose term selects some pods of a group and not all; "" if there is none.
 func (o *Others) varying(group string) string {
 	if len(o.odd[group]) == 0 {
 		return ""
@@ -269,7 +269,7 @@ func (o *Others) varying(group string) string {
 	return of
 }
 
-// counted names the pods of others that a topology spread of a pod counts; "" = it counts those of its group alone.
+// counted names the pods of others that a topology spread of a pod counts; "" if it counts those of its group alone.
 func (o *Others) counted(pod *v1.Pod, c *v1.TopologySpreadConstraint) string {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {

@@ -6,8 +6,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Room is the free capacity of nodes beside the pods that run there. It reads all pods once, for
-// any number of questions.
+// Room is the free capacity of nodes next to the pods that run there. It reads all pods once, for
+// any number of queries.
 type Room struct {
 	nodes    []v1.Node
 	capacity []map[string]int64          // by node and dimension
@@ -39,9 +39,9 @@ func NewRoom(nodes []v1.Node, pods []v1.Pod) *Room {
 
 // Has reports whether a pod may find room on one of the nodes: by its demand, its selector, cordons
 // and taints. Upstream has more filters (anti-affinity, volumes, ports), so true is no promise. It
-// replaces a pod that runs, which takes nothing then; elsewhere leaves out that one's node. What a
-// resource driver has served it does not count on nodes without any of that in their allocatable,
-// where drivers serve it.
+// replaces a running pod, whose resources are free then; elsewhere excludes that one's node. Resources
+// that a driver has served it do not count on nodes without any of them in their allocatable,
+// where drivers serve them.
 func (r *Room) Has(pod, replaced *v1.Pod, elsewhere bool) bool {
 	demand, selector, own := Demand(pod), NewSelector(pod), Demand(replaced)
 	served := map[string]bool{}
@@ -66,7 +66,7 @@ func (r *Room) Has(pod, replaced *v1.Pod, elsewhere bool) bool {
 	return false
 }
 
-// fits reports whether a demand fits beside what is used, of which a part is given back.
+// fits reports whether a demand fits next to the used amounts, of which back is returned.
 func fits(demand, capacity, used, back map[string]int64, served map[string]bool) bool {
 	for dimension, n := range demand {
 		if capacity[dimension] == 0 && served[dimension] {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// A Selector says which nodes a pod's specification admits: nodeSelector,
+// A Selector selects the nodes that a pod's specification admits: nodeSelector,
 // required node affinity and tolerations. Most pods of a cluster share a few.
 type Selector struct {
 	ID          string // of the content; "" admits every node without a taint
@@ -30,7 +30,7 @@ type Selector struct {
 // A Label is a label of a node, or with an empty key its name.
 type Label struct{ Key, Value string }
 
-// LabelsOf are a node's labels and its name.
+// LabelsOf returns a node's labels and its name.
 func LabelsOf(n *v1.Node) iter.Seq[Label] {
 	return func(yield func(Label) bool) {
 		if !yield(Label{"", n.Name}) {
@@ -44,8 +44,8 @@ func LabelsOf(n *v1.Node) iter.Seq[Label] {
 	}
 }
 
-// Asks are lists of labels: a node that the selector admits has one of each list. None: it may
-// do without any.
+// Asks returns lists of labels: a node that the selector admits has one of each list. If there are
+// no lists, it may have none.
 func (s *Selector) Asks() [][]Label {
 	var lists [][]Label
 	for _, key := range slices.Sorted(maps.Keys(s.nodeSelector)) {
@@ -84,14 +84,14 @@ func labelsOf(key string, values []string) []Label {
 	return list
 }
 
-// selectorKey is what a selector depends on.
+// selectorKey holds the fields that a selector depends on.
 type selectorKey struct {
 	NodeSelector map[string]string `json:"s,omitempty"`
 	Affinity     *v1.NodeSelector  `json:"a,omitempty"`
 	Tolerations  []v1.Toleration   `json:"t,omitempty"`
 }
 
-// NewSelector is a pod's selector.
+// NewSelector returns a pod's selector.
 func NewSelector(pod *v1.Pod) *Selector {
 	var key selectorKey
 	key.NodeSelector = pod.Spec.NodeSelector
@@ -120,7 +120,7 @@ func NewSelector(pod *v1.Pod) *Selector {
 }
 
 // Admits reports whether a node is one that the pod may use. A selector that
-// cannot be parsed admits none.
+// cannot be parsed admits no node.
 func (s *Selector) Admits(node *v1.Node) bool {
 	if ok, err := s.affinity.Match(node); err != nil || !ok {
 		return false

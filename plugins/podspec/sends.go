@@ -12,16 +12,16 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// SendsAnnotation of a pod says what it sends to the pods of which groups, in bits a second:
+// SendsAnnotation of a pod is its traffic to the pods of groups, in bits a second:
 // shop/StatefulSet/db=150M:paired,shop/Deployment/cache=20M. Paired: to one pod that no second
 // one sends to; else to all, evenly.
 const SendsAnnotation = "sigma-scheduler.io/sends"
 
-// mostSends are the groups that a pod may name: each is part of its app, and of every line of the decision log about that.
+// mostSends bounds the groups that a pod may name: each is part of its app, and of every line of the decision log about that.
 const mostSends = 64
 
-// Sends are what a pod's annotation says, sorted, each group once. An error is of the first part
-// that is wrong; the others count.
+// Sends returns the entries of a pod's annotation, sorted, each group once. An error is of the first
+// invalid part; the others count.
 func Sends(pod *v1.Pod) (list []binpack.Sending, err error) {
 	text := pod.Annotations[SendsAnnotation]
 	if text == "" {

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Slim is an informer's transform. It drops what the engine does not read and what is
-// large: a Deployment says what its ReplicaSets do.
+// Slim is an informer's transform. It drops large fields that the engine does not
+// read: a Deployment has the template of its ReplicaSets.
 func Slim(object any) (any, error) {
 	if m, err := meta.Accessor(object); err == nil {
 		m.SetManagedFields(nil)

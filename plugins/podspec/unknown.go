@@ -8,15 +8,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// read are the fields that the model of nodes has, that are looked at below, or that no filter of the scheduler
-// reads. Any other field of these types that a pod sets, so also one of a later Kubernetes, is a constraint that is
-// not known.
+// read are the fields that the model of nodes has, that are checked below, or that no filter of the scheduler
+// reads. Any other field of these types that a pod sets, so also one of a later Kubernetes, is an unknown
+// constraint.
 var read = map[reflect.Type]map[string]bool{
 	reflect.TypeFor[v1.PodSpec](): set(
-		// The model has them, or they are looked at below.
+		// The model has them, or they are checked below.
 		"Volumes", "InitContainers", "Containers", "NodeSelector", "NodeName", "HostNetwork", "Affinity", "SchedulerName", "Tolerations",
 		"Overhead", "TopologySpreadConstraints", "SchedulingGates", "ResourceClaims", "Resources", "Priority",
-		// No filter reads them. What a runtime class asks for is in the overhead, the tolerations and the node selector of the pod.
+		// No filter reads them. The requirements of a runtime class are in the overhead, the tolerations and the node selector of the pod.
 		"EphemeralContainers", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "DNSPolicy", "ServiceAccountName",
 		"DeprecatedServiceAccount", "AutomountServiceAccountToken", "HostPID", "HostIPC", "ShareProcessNamespace", "SecurityContext",
 		"ImagePullSecrets", "Hostname", "Subdomain", "HostAliases", "PriorityClassName", "DNSConfig", "ReadinessGates", "RuntimeClassName",
@@ -62,7 +62,7 @@ var notRead = func() map[reflect.Type][]int {
 	return of
 }()
 
-// extra names a field that is set and not read; "" = none.
+// extra names a field that is set and not read; "" if there is none.
 func extra[T any](object *T) string {
 	v := reflect.ValueOf(object).Elem()
 	for _, i := range notRead[v.Type()] {
@@ -73,8 +73,8 @@ func extra[T any](object *T) string {
 	return ""
 }
 
-// Unknown names what the scheduler heeds for a pod and the model of nodes does not have, as far as the pod says it;
-// "" = nothing. What others keep off is in [Others].
+// Unknown names a constraint that the scheduler applies to a pod and the model of nodes lacks, as far as the pod has it;
+// "" if there is none. Constraints of others are in [Others].
 func Unknown(pod *v1.Pod) string { return first(unknowns(pod)) }
 
 func first(list []string) string {
@@ -152,8 +152,8 @@ func resizing(pod *v1.Pod) bool {
 	return pod.Spec.NodeName != "" && hasOtherSizes(pod) && !maps.Equal(Demand(pod), Demand(&v1.Pod{Spec: pod.Spec}))
 }
 
-// hasOtherSizes reports whether the kubelet says that a container, or the pod, has other requests than its specification.
-// To add them all up takes longer.
+// hasOtherSizes reports whether a container, or the pod, has other requests in its status than in its specification.
+// Adding them all up takes longer.
 func hasOtherSizes(pod *v1.Pod) bool {
 	if pod.Spec.Resources != nil {
 		return true
@@ -179,11 +179,11 @@ func hasOtherSizes(pod *v1.Pod) bool {
 	return of(pod.Status.ContainerStatuses, pod.Spec.Containers) || of(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
 }
 
-// hard reports whether the scheduler keeps a pod off nodes because of a topology spread: a value that it does not know may
+// hard reports whether the scheduler keeps a pod off nodes because of a topology spread: an unknown value may
 // be a hard one.
 func hard(c *v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != v1.ScheduleAnyway }
 
-// unknownTerm says what the model does not have of a required term of anti-affinity; "" = it has all.
+// unknownTerm describes the part of a required term of anti-affinity that the model lacks; "" if it has all.
 func unknownTerm(t *v1.PodAffinityTerm) string {
 	switch n := t.NamespaceSelector; {
 	case t.TopologyKey != v1.LabelHostname && t.TopologyKey != v1.LabelTopologyZone:
@@ -196,7 +196,7 @@ func unknownTerm(t *v1.PodAffinityTerm) string {
 	return ""
 }
 
-// AntiAffinity are the required terms of a pod's anti-affinity that the model of nodes has.
+// AntiAffinity returns the required terms of a pod's anti-affinity that the model of nodes has.
 func AntiAffinity(pod *v1.Pod) (terms []v1.PodAffinityTerm) {
 	a := pod.Spec.Affinity
 	if a == nil || a.PodAntiAffinity == nil {
@@ -210,11 +210,11 @@ func AntiAffinity(pod *v1.Pod) (terms []v1.PodAffinityTerm) {
 	return terms
 }
 
-// ManyDomains is a minDomains that no cluster has so many zones as: nothing counts as the fewest
-// then, and maxSkew is the most of a zone. docs/autoscalers.md states limits in that way.
+// ManyDomains is a minDomains above the number of zones of any cluster: then the fewest pods of a zone
+// count as 0, and maxSkew is the maximum of a zone. docs/autoscalers.md states limits in that way.
 const ManyDomains = 1000
 
-// evenZones reports whether a hard topology spread is one that the model of nodes has: over zones, with a most of each, or
+// evenZones reports whether the model of nodes has a hard topology spread: over zones, with a maximum of each, or
 // among the nodes that the pod may use. Whether its selector picks others is in [Others].
 func evenZones(c *v1.TopologySpreadConstraint) bool {
 	honors := func(p *v1.NodeInclusionPolicy) bool { return p != nil && *p == v1.NodeInclusionPolicyHonor }
@@ -222,7 +222,7 @@ func evenZones(c *v1.TopologySpreadConstraint) bool {
 		c.MinDomains == nil && honors(c.NodeTaintsPolicy) && (c.NodeAffinityPolicy == nil || honors(c.NodeAffinityPolicy)))
 }
 
-// zoned reports whether a pod is kept off zones by itself: the planners of moves know no zones.
+// zoned reports whether a pod's own constraints keep it off zones: the planners of moves have no zones.
 func zoned(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool { return hard(&c) }) ||
 		slices.ContainsFunc(AntiAffinity(pod), func(t v1.PodAffinityTerm) bool { return t.TopologyKey == v1.LabelTopologyZone })

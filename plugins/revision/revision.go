@@ -1,9 +1,9 @@
 // Package revision keeps the history of a PlacementPolicy: one ControllerRevision for each digest,
-// mode or other setting that a scheduler took up.
+// mode or other setting that a scheduler activated.
 //
-// A revision belongs to the policy and goes with it. It lies in the namespace of the program that
+// A revision belongs to the policy and is deleted with it. It is in the namespace of the program that
 // writes it, since a ControllerRevision cannot be cluster-scoped. Its name follows from the policy and
-// what was taken up, so that of several replicas one writes it.
+// the activated version, so that of several replicas one writes it.
 package revision
 
 import (
@@ -28,10 +28,10 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Keep is how many revisions of a policy are kept, beside the one that a rollback leads to.
+// Keep is the number of revisions of a policy that are kept, in addition to the target of a rollback.
 const Keep = 10
 
-// DefaultNamespace is where revisions lie of a program outside of a pod.
+// DefaultNamespace is the namespace of the revisions of a program outside of a pod.
 const DefaultNamespace = "sigma-system"
 
 const (
@@ -42,7 +42,7 @@ const (
 
 var resource = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 
-// A Revision is what a scheduler took up.
+// A Revision is a version of a policy that a scheduler activated.
 type Revision struct {
 	Number int64
 	At     time.Time
@@ -52,10 +52,10 @@ type Revision struct {
 	object *unstructured.Unstructured
 }
 
-// Mode says how far the revision decides: shadow, canary with its share, or live.
+// Mode returns how far the revision decides: shadow, canary with its share, or live.
 func (r *Revision) Mode() string { return Mode(r.Spec) }
 
-// Mode says how far a policy of that spec decides: shadow, canary with its share, or live.
+// Mode returns how far a policy of that spec decides: shadow, canary with its share, or live.
 func Mode(spec map[string]any) string {
 	mode, _ := spec["mode"].(string)
 	switch mode {
@@ -67,7 +67,7 @@ func Mode(spec map[string]any) string {
 	return mode
 }
 
-// Percent is the share of the workloads for which a policy of that spec decides as canary.
+// Percent returns the share of the workloads for which a policy of that spec decides as canary.
 func Percent(spec map[string]any) int64 {
 	switch n := spec["canaryPercent"].(type) {
 	case int64:
@@ -78,7 +78,7 @@ func Percent(spec map[string]any) int64 {
 	return 10 // the API server sets it
 }
 
-// settings are the fields of a spec that say how a policy is used; without effect is provenance.
+// settings are the fields of a spec that determine the use of a policy; provenance has no effect.
 var settings = []string{"mode", "canaryPercent", "repair", "soft", "maxShareOfApp", "provenance"}
 
 // SameNumbers reports whether two specs rank alike: they differ in settings of use only.
@@ -95,7 +95,7 @@ func same(a, b map[string]any, without ...string) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// Namespace is where this program writes: the namespace of its pod.
+// Namespace returns the namespace in which this program writes: that of its pod.
 func Namespace() string {
 	if text, err := os.ReadFile(namespaceFor); err == nil {
 		if name := strings.TrimSpace(string(text)); name != "" {
@@ -130,8 +130,8 @@ func read(o *unstructured.Unstructured) Revision {
 	return Revision{Number: number, At: o.GetCreationTimestamp().Time, Digest: o.GetAnnotations()[digestKey], Spec: spec, object: o}
 }
 
-// Record writes a revision of a policy that was taken up, with the digest of its numbers, unless the
-// newest one is the same, or of a later generation. It returns what it wrote and the revision before, nil if there is none; of old
+// Record writes a revision of a policy that was activated, with the digest of its numbers, unless the
+// newest one is the same, or of a later generation. It returns the written revision and the one before, nil if there is none; of old
 // revisions it keeps [Keep].
 func Record(ctx context.Context, client dynamic.Interface, namespace string, policy *unstructured.Unstructured, digest string) (written, before *Revision, err error) {
 	all, err := List(ctx, client, namespace, policy.GetUID())
@@ -168,7 +168,7 @@ func Record(ctx context.Context, client dynamic.Interface, namespace string, pol
 	return &r, before, err
 }
 
-// newObject is a revision as an object.
+// newObject returns a revision as an object.
 func newObject(r *Revision, policy *unstructured.Unstructured) *unstructured.Unstructured {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s", policy.GetUID(), policy.GetGeneration(), r.Digest))
 	o := &unstructured.Unstructured{Object: map[string]any{
@@ -189,8 +189,8 @@ func newObject(r *Revision, policy *unstructured.Unstructured) *unstructured.Uns
 	return o
 }
 
-// expendable names the revisions that are not kept: all but the newest ones, and but the newest one
-// of other numbers.
+// expendable names the revisions that are not kept: all except the newest ones and the newest one
+// with other numbers.
 func expendable(all []Revision) (names []string) {
 	newest := &all[len(all)-1]
 	other := -1

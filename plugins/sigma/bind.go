@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	unclearFor   = 10 * time.Minute // that an API server which does not answer is waited for
-	unclearBinds = 5                // bindings of a pod that then has no node
-	unclearReads = 15               // reads that are refused, as those of an API server that is starting are: a minute
-	readFor      = 10 * time.Second // that one read may take
+	unclearFor   = 10 * time.Minute // timeout of the wait for an API server that does not answer
+	unclearBinds = 5                // bindings of a pod that still has no node then
+	unclearReads = 15               // refused reads, such as those of an API server that is starting: a minute
+	readFor      = 10 * time.Second // timeout of one read
 )
 
-// Bind binds a pod as upstream's DefaultBinder does. Where the answer leaves open
+// Bind binds a pod as upstream's DefaultBinder does. If the response leaves open
 // whether the binding was made, Bind returns when that is known: after an error the
 // scheduler gives the node's room to others, before its watch may have shown the pod there.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
@@ -43,7 +43,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	return nil
 }
 
-// settle finds out whether a pod was bound after an answer that leaves it open. A pod
+// settle determines whether a pod was bound after a response that leaves it open. A pod
 // without a node is bound again: the first request may still be on its way, and of two
 // for the same node and UID it does not matter which one arrives.
 func (p *Plugin) settle(ctx context.Context, pod *v1.Pod, node string, unclear error, again func(context.Context) error) (engine.BindingOutcome, error) {
@@ -86,9 +86,9 @@ func (p *Plugin) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	return p.handle.ClientSet().CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 }
 
-// refuses reports whether an error is the API server's word that it did nothing. A
-// conflict is not: the pod may have this node by a request before, and what the store
-// answers late is a conflict too.
+// refuses reports whether an error is a response of the API server that it did nothing. A
+// conflict is not: the pod may have this node by an earlier request, and a late response of
+// the store is a conflict too.
 func refuses(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

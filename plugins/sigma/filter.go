@@ -25,7 +25,7 @@ func (s *checkState) Clone() fwk.StateData { return &checkState{s.check.Clone()}
 // Filter is skipped.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if err := p.engine.Ready(); err != nil {
-		return nil, fwk.AsStatus(err) // tried again after a while
+		return nil, fwk.AsStatus(err) // retried after a while
 	}
 	if err := p.sync(state); err != nil {
 		return nil, fwk.AsStatus(err)
@@ -72,7 +72,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	return nil
 }
 
-// tryAgain has the scheduler try a pod again when a rule gives way to it.
+// tryAgain makes the scheduler retry a pod when a rule gives way to it.
 func (p *Plugin) tryAgain(ctx context.Context, state fwk.CycleState, pod *v1.Pod) {
 	data, err := state.Read(checkKey)
 	if err != nil {
@@ -89,7 +89,7 @@ func (p *Plugin) tryAgain(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	})
 }
 
-// How the scheduler names PlacementRules and PlacementPlans.
+// The scheduler's names of PlacementRules and PlacementPlans.
 const (
 	ruleEvents = fwk.EventResource("placementrules.v1alpha1.sigma-scheduler.io")
 	planEvents = fwk.EventResource("placementplans.v1alpha1.sigma-scheduler.io")
@@ -120,7 +120,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return events, nil
 }
 
-// afterRule puts the rule in force and wakes every pod, unless only the rule's status
+// afterRule activates the rule and wakes every pod, unless only the rule's status
 // changed.
 func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	p.engine.RuleChanged(before, after)
@@ -131,16 +131,16 @@ func (p *Plugin) afterRule(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.Que
 	return fwk.Queue, nil
 }
 
-// afterPlan puts the plan in force and wakes every pod, also when only the plan's status
-// changed: that says that reservations ended.
+// afterPlan activates the plan and wakes every pod, also when only the plan's status
+// changed: that means that reservations ended.
 func (p *Plugin) afterPlan(_ klog.Logger, _ *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	p.engine.PlanChanged(before, after)
 	return fwk.Queue, nil
 }
 
 // afterPod wakes a pod when the pod itself changed, when a pod that a rule keeps it
-// away from left or changed or one left a node with reservations, and when a pod of its app, which has to spread, came to
-// a node.
+// away from left or changed, when a pod left a node with reservations, and when a pod of its app, which has to spread,
+// got a node.
 func (p *Plugin) afterPod(_ klog.Logger, waits *v1.Pod, before, after any) (fwk.QueueingHint, error) {
 	old, now, err := util.As[*v1.Pod](before, after)
 	if err != nil {

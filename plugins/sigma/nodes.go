@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/engine"
 )
 
-// nodes are the snapshot's nodes as the engine got them last. The snapshot's list
-// keeps its order until nodes come or go.
+// nodes are the snapshot's nodes as last passed to the engine. The snapshot's list
+// keeps its order until nodes are added or removed.
 type nodes struct {
 	list        []fwk.NodeInfo
 	names       []string
@@ -21,7 +21,7 @@ type nodes struct {
 	named       map[string]int32              // the same by name; nil until it is needed
 	changed     []int32
 
-	// Of this cycle, by place: which nodes passed the filters, and the infos given.
+	// Of this cycle, by place: whether the node passed the filters, and its given info.
 	passed []bool
 	given  []*framework.NodeInfo
 
@@ -63,7 +63,7 @@ func (n *nodes) compare(list []fwk.NodeInfo) bool {
 	return true
 }
 
-// replace takes another list of nodes and reports those that are gone.
+// replace stores another list of nodes and reports the removed ones.
 func (n *nodes) replace(list []fwk.NodeInfo, all bool, gone func(string)) {
 	before := make(map[string]int64, len(n.names))
 	for i, name := range n.names {
@@ -87,7 +87,7 @@ func (n *nodes) replace(list []fwk.NodeInfo, all bool, gone func(string)) {
 }
 
 // again makes the next visit include a node to which a binding failed. The binding
-// may have been made although its answer was lost, and then the node does not change.
+// may have been made although its response was lost, and then the node does not change.
 func (n *nodes) again(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,7 +118,7 @@ func (n *nodes) markPassed(nodes []fwk.NodeInfo) {
 	for _, info := range nodes {
 		node := concrete(info)
 		i, ok := n.places[node]
-		if !ok { // an extender with whole nodes sends copies back
+		if !ok { // an extender with whole nodes returns copies
 			i, ok = n.place(info.Node().Name)
 		}
 		if ok {
@@ -127,7 +127,7 @@ func (n *nodes) markPassed(nodes []fwk.NodeInfo) {
 	}
 }
 
-// place is the place of a node in the list.
+// place returns the place of a node in the list.
 func (n *nodes) place(name string) (int32, bool) {
 	if n.named == nil {
 		n.named = make(map[string]int32, len(n.names))
@@ -139,7 +139,7 @@ func (n *nodes) place(name string) (int32, bool) {
 	return i, ok
 }
 
-// concrete is a node of a snapshot as the key of a map.
+// concrete returns a node of a snapshot as the key of a map.
 func concrete(info fwk.NodeInfo) *framework.NodeInfo {
 	n, _ := info.(*framework.NodeInfo)
 	return n

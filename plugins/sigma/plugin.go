@@ -39,13 +39,13 @@ type Plugin struct {
 	mover   *mover.Mover // nil = a test without a cluster
 
 	nodes  nodes
-	waking sync.Map // when a rule will give way, by UID of a pod that waits
+	waking sync.Map // time at which a rule gives way, by UID of a waiting pod
 
 	cycle   fwk.CycleState // of the last sync
 	current *verdictState  // of that cycle; nil = not yet
 }
 
-// argsPath is where the arguments stand in a scheduler's configuration.
+// argsPath is the path of the arguments in a scheduler's configuration.
 var argsPath = field.NewPath("pluginConfig").Key(Name).Child("args")
 
 var (
@@ -60,7 +60,7 @@ var (
 	_ fwk.EnqueueExtensions   = &Plugin{}
 )
 
-// peers are the engines of schedulers by what their profiles share: the informers.
+// peers are the engines of schedulers by their profiles' shared object: the informers.
 var peers sync.Map
 
 func peersOf(ctx context.Context, h fwk.Handle) *engine.Peers {
@@ -140,7 +140,7 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	return p, err
 }
 
-// nodeChanged passes on nodes that change and, with after nil, nodes that go.
+// nodeChanged passes on nodes that change and, with after nil, removed nodes.
 func (p *Plugin) nodeChanged(before, after any) {
 	old, now, err := util.As[*v1.Node](last(before), after)
 	if err == nil && old != nil {
@@ -148,7 +148,7 @@ func (p *Plugin) nodeChanged(before, after any) {
 	}
 }
 
-// last is the last known state of a deleted object.
+// last returns the last known state of a deleted object.
 func last(object any) any {
 	if final, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		return final.Obj
@@ -172,7 +172,7 @@ func (p *Plugin) gone(object any) {
 	}
 }
 
-// left tells the mover of a pod that waits no more.
+// left informs the mover of a pod that no longer waits.
 func (p *Plugin) left(pod *v1.Pod) {
 	if p.mover != nil {
 		p.mover.Gone(pod)
@@ -182,7 +182,7 @@ func (p *Plugin) left(pod *v1.Pod) {
 // Name implements [fwk.Plugin].
 func (p *Plugin) Name() string { return Name }
 
-// sync gives the engine the nodes that changed, once a cycle: the snapshot does not
+// sync passes the changed nodes to the engine, once a cycle: the snapshot does not
 // change within one.
 func (p *Plugin) sync(state fwk.CycleState) error {
 	if p.cycle == state {

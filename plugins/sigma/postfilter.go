@@ -24,8 +24,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// PostFilter makes room for a pod that fits on no node. It succeeds, with the node that is to
-// take the pod, while a chain of moves is under way for it; otherwise preemption follows.
+// PostFilter makes room for a pod that fits on no node. It succeeds, with the pod's future
+// node, while an eviction chain is under way for it; otherwise preemption follows.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	p.tryAgain(ctx, state, pod)
 	node := ""
@@ -51,7 +51,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	return framework.NewPostFilterResultWithNominatedNode(node), nil
 }
 
-// short are the nodes that lack room for the pod of a cycle, or that a rule or a reservation closes.
+// short returns the nodes that lack room for the pod of a cycle, or that a rule or a reservation closes.
 func (p *Plugin) short(statuses fwk.NodeToStatusReader) (list []string) {
 	for _, name := range p.nodes.names {
 		s := statuses.Get(name)
@@ -62,7 +62,7 @@ func (p *Plugin) short(statuses fwk.NodeToStatusReader) (list []string) {
 	return list
 }
 
-// takes reports whether all filters would let a pod to a node once some pods are gone from it.
+// takes reports whether all filters would admit a pod to a node after the removal of some pods.
 func (p *Plugin) takes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string, gone []*v1.Pod) bool {
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
 	if err != nil {
@@ -90,7 +90,7 @@ type moverCluster struct {
 	next     *replacements
 }
 
-// newMoverCluster takes pods and budgets from the scheduler's informers. policy is the one that decides, appLabel the label that names a pod's app.
+// newMoverCluster takes pods and budgets from the scheduler's informers. policy is the deciding one, appLabel the label that names a pod's app.
 func newMoverCluster(h fwk.Handle, config *rest.Config, policy, appLabel string) (*moverCluster, error) {
 	evictor, err := newEvictor(h, config, evict.MakeRoom)
 	return &moverCluster{
@@ -122,7 +122,7 @@ func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
 	return pod
 }
 
-// Stays implements [mover.Cluster]. Where budgets, pods or nodes cannot be read, all pods stay.
+// Stays implements [mover.Cluster]. If budgets, pods or nodes cannot be read, no pod is evictable.
 func (c *moverCluster) Stays() func(*v1.Pod) bool {
 	pods, unread := c.pods.List(labels.Everything())
 	nodes, unseen := c.nodes.List(labels.Everything())
@@ -133,7 +133,7 @@ func (c *moverCluster) Stays() func(*v1.Pod) bool {
 	return func(p *v1.Pod) bool { return budgets(p) || others.Unknown(p) != "" }
 }
 
-// budgeted returns which pods a disruption budget keeps; where budgets cannot be read, all.
+// budgeted returns a function that reports whether a disruption budget protects a pod; always true if budgets cannot be read.
 func (c *moverCluster) budgeted() func(*v1.Pod) bool {
 	list, err := c.budgets.List(labels.Everything())
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *moverCluster) Activate(pods ...*v1.Pod) {
 	c.handle.Activate(klog.Background(), byName)
 }
 
-// Evict implements [mover.Cluster]. Where the answer was lost the pod may be gone: its replacement
+// Evict implements [mover.Cluster]. If the response was lost, the pod may have left: its replacement
 // keeps its place until the chain has waited for it.
 func (c *moverCluster) Evict(ctx context.Context, perHour int, pod *v1.Pod) error {
 	err := c.evictor.EvictAs(ctx, c.by, perHour, pod)

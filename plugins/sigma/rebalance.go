@@ -18,15 +18,15 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
-// rebalancing is true while a profile of this process carries out Rebalances: one does, and
-// another takes over once it does not any more.
+// rebalancing is true while a profile of this process executes Rebalances: one does, and
+// another takes over when it stops.
 var rebalancing atomic.Bool
 
-// takeOverEvery is how often a profile asks whether one does.
+// takeOverEvery is the interval at which a profile checks whether one does.
 const takeOverEvery = 10 * time.Second
 
-// takeTurns runs something beside its caller until ctx ends, whenever nobody else does. Who asks first begins. What
-// ends early is begun again, by another one if there is one.
+// takeTurns runs a function in a goroutine until ctx ends, whenever no other caller does. The first caller begins. A function
+// that ends early is started again, by another caller if there is one.
 func takeTurns(ctx context.Context, busy *atomic.Bool, run func(context.Context) error) {
 	mine := busy.CompareAndSwap(false, true)
 	turn := func() {
@@ -52,7 +52,7 @@ func takeTurns(ctx context.Context, busy *atomic.Bool, run func(context.Context)
 	}()
 }
 
-// rebalance carries out Rebalances until ctx ends, while no other profile does.
+// rebalance executes Rebalances until ctx ends, while no other profile does.
 func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile string) error {
 	h := p.handle
 	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
@@ -77,7 +77,7 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 // rebalanceSite is the cluster of Rebalances.
 type rebalanceSite struct{ *moverCluster }
 
-// Stays implements [rebalance.Site]: what pods say of others is the controller's business.
+// Stays implements [rebalance.Site]: the controller checks constraints on other pods.
 func (s *rebalanceSite) Stays() func(*v1.Pod) bool { return s.budgeted() }
 
 // Pods implements [rebalance.Site].
@@ -120,7 +120,7 @@ func listOfEvictions(verb string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "configmaps", Namespace: evict.ListNamespace, Name: evict.ListName}
 }
 
-// Lacks implements [rebalance.Site]. It asks the API server, which anybody may.
+// Lacks implements [rebalance.Site]. It queries the API server, which every account may.
 func (s *rebalanceSite) Lacks(ctx context.Context) (string, error) {
 	for _, right := range []struct {
 		name string

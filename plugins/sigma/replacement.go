@@ -39,7 +39,7 @@ type replacements struct {
 	view    view
 }
 
-// A view is the snapshot of the current question.
+// A view is the snapshot of the current query.
 type view struct{ *internalcache.Snapshot }
 
 func newReplacements(h fwk.Handle) *replacements {
@@ -47,8 +47,8 @@ func newReplacements(h fwk.Handle) *replacements {
 	return &replacements{pods: core.Pods().Lister(), nodes: core.Nodes().Lister(), handle: h}
 }
 
-// refusal returns why the filters refuse the first of some places, once the pods in gone have left their nodes; "" = they
-// allow all. For a pod that has a node, they are asked for one that replaces it.
+// refusal returns why the filters refuse the first of some places, once the pods in gone have left their nodes; "" if they
+// admit all. For a pod that has a node, they check a replacement of it.
 func (r *replacements) refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *replacements) ask(ctx context.Context, pod *v1.Pod, node string) string
 	return fmt.Sprintf("%s: %s", status.Plugin(), status.Message())
 }
 
-// build makes the framework, at the first question: the profile is complete then.
+// build makes the framework, at the first query: the profile is complete then.
 func (r *replacements) build(ctx context.Context) error {
 	if r.filters != nil {
 		return nil
@@ -124,7 +124,7 @@ func (r *replacements) build(ctx context.Context) error {
 	return err
 }
 
-// look takes the cluster as it is without some pods. A pod on a node that does not exist is none of a node.
+// look takes the present cluster without some pods. A pod on a node that does not exist is on no node.
 func (r *replacements) look(gone []*v1.Pod) error {
 	pods, err := r.pods.List(labels.Everything())
 	if err != nil {

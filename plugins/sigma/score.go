@@ -22,7 +22,7 @@ type verdictState struct {
 // Clone implements [fwk.StateData]. The state does not change once it is written.
 func (s *verdictState) Clone() fwk.StateData { return s }
 
-// PreScore asks the policy about all nodes at once.
+// PreScore ranks all nodes at once by the policy.
 func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	if err := p.sync(state); err != nil {
 		return fwk.AsStatus(err)
@@ -85,7 +85,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 // ScoreExtensions implements [fwk.ScorePlugin]: there is nothing to normalise.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// Reserve notes where the pod goes.
+// Reserve records the pod's node.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	var v *engine.Verdict
 	if data, err := state.Read(stateKey); err == nil {
@@ -95,7 +95,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// Unreserve notes that the pod did not get its node.
+// Unreserve records that the pod did not get its node.
 func (p *Plugin) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
 	p.engine.BindFailed(pod)
 	p.nodes.again(node)

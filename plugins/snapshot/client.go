@@ -27,11 +27,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// Access says how to reach a cluster.
+// An Access holds the settings to reach a cluster.
 type Access struct {
 	Kubeconfig string        // path; "": $KUBECONFIG, ~/.kube/config, or the pod that this process runs in
 	Context    string        // of the kubeconfig; "": its current one
-	Timeout    time.Duration // of one answer
+	Timeout    time.Duration // of one response
 }
 
 // A Client reads a cluster.
@@ -54,7 +54,7 @@ func Connect(a Access) (*Client, error) {
 	return NewClient(config, a.Timeout)
 }
 
-// Config is the configuration of a command line's client. It silences the client library, whose
+// Config returns the configuration of a command line's client. It silences the client library, whose
 // messages are for operators of servers.
 func (a Access) Config() (*rest.Config, error) {
 	klog.LogToStderr(false)
@@ -77,8 +77,8 @@ func (a Access) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// NewClient prepares a client of a cluster that others have connected to; timeout is of one
-// answer.
+// NewClient prepares a client of a cluster that others have connected to; timeout is that of one
+// response.
 func NewClient(config *rest.Config, timeout time.Duration) (*Client, error) {
 	// Only the kinds that are read: a scheme of all kinds would be most of the client.
 	scheme := runtime.NewScheme()
@@ -102,7 +102,7 @@ func (c *Client) of(group schema.GroupVersion) (*rest.RESTClient, error) {
 	if group.Group == "" {
 		config.APIPath = "/api"
 	}
-	if group != v1alpha1.SchemeGroupVersion { // custom objects have no other form than JSON
+	if group != v1alpha1.SchemeGroupVersion { // custom objects are encoded as JSON only
 		config.ContentType = "application/vnd.kubernetes.protobuf"
 		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	}
@@ -127,7 +127,7 @@ func list[L, T any, P interface {
 	for {
 		page := P(new(L))
 		err := c.ask(ctx, client.Get().Resource(resource).VersionedParams(&options, metav1.ParameterCodec), page)
-		if apierrors.IsResourceExpired(err) && options.Continue != "" { // it took too long: all at once then
+		if apierrors.IsResourceExpired(err) && options.Continue != "" { // it took too long: read all at once instead
 			all, options = nil, metav1.ListOptions{FieldSelector: fields}
 			continue
 		}
@@ -157,7 +157,7 @@ func (c *Client) get(ctx context.Context, group schema.GroupVersion, resource, n
 	return c.explain("get", resource, err)
 }
 
-// Raw reads one object of a kind that this package does not know, as JSON.
+// Raw reads one object of a kind that is not in this package, as JSON.
 func (c *Client) Raw(ctx context.Context, group schema.GroupVersion, resource, namespace, name string) ([]byte, error) {
 	client, err := c.of(v1alpha1.SchemeGroupVersion)
 	if err != nil {
@@ -176,7 +176,7 @@ func (c *Client) Raw(ctx context.Context, group schema.GroupVersion, resource, n
 	return data, nil
 }
 
-// ask waits for one answer, at most for the timeout.
+// ask waits for one response, at most for the timeout.
 func (c *Client) ask(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
@@ -189,7 +189,7 @@ func (c *Client) ask(ctx context.Context, request *rest.Request, into runtime.Ob
 
 var errTimeout = errors.New("no answer in time")
 
-// explain adds to an error which right is missing, or that the server does not
+// explain adds the missing right to an error, or that the server does not
 // answer.
 func (c *Client) explain(verb, resource string, err error) error {
 	var at *url.Error

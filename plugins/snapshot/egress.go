@@ -18,22 +18,22 @@ import (
 
 const (
 	egress = podspec.EgressDimension
-	// mostNamed is the number of things that a note names.
+	// mostNamed bounds the names in a note.
 	mostNamed = 8
 )
 
-// Egress says what is known of traffic beside annotations and requests.
+// Egress holds data on traffic in addition to annotations and requests.
 type Egress struct {
-	Uplink int64   // of nodes that say nothing, in bits a second; 0 = each node has to say it
-	Share  float64 // of its uplink is what the pods of a node may have together
-	// Seen is what pods sent, by namespace/name, in bits a second; nil = nobody measured it.
+	Uplink int64   // of nodes that declare none, in bits a second; 0 = each node has to declare it
+	Share  float64 // share of its uplink that the pods of a node may use together
+	// Seen is the measured traffic of pods, by namespace/name, in bits a second; nil = not measured.
 	Seen map[string]float64
 }
 
-// AddEgress gives the trace of a picture the dimension egress. What a pod asks for of
-// [podspec.EgressResource] comes before its annotation, and both before the mean of what the pods of its
-// group sent. The notes say of which groups nothing is known, which count as 0, and what was
-// adjusted.
+// AddEgress adds the dimension egress to the trace of a picture. A pod's request of
+// [podspec.EgressResource] precedes its annotation, and both precede the mean traffic of the pods of its
+// group. The notes list the groups without any of these, which count as 0, and the
+// adjustments.
 func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []string, err error) {
 	sends, notes, err := p.sends(appLabel, e.Seen)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		return nil, err
 	}
 	notes = append(notes, more...)
-	most := map[int32]int64{} // by type: cordoned nodes take nothing
+	most := map[int32]int64{} // by type: cordoned nodes take no pods
 	var without []string
 	for i := range in.Machines {
 		m := &in.Machines[i]
@@ -80,7 +80,7 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 		case asked < 0:
 			limit = max(0, limit-fixed[m.Name])
 		case ok:
-			limit = m.Capacity[d] * podspec.EgressUnit // less what pods that do not move ask for
+			limit = m.Capacity[d] * podspec.EgressUnit // minus the requests of immovable pods
 		default:
 			without = append(without, n.Name)
 		}
@@ -118,13 +118,13 @@ func (p *Picture) AddEgress(t *trace.Trace, appLabel string, e Egress) (notes []
 	if len(cut) > 0 {
 		notes = append(notes, "one pod of these sends more than the pods of any of its nodes may, and counts as that: "+listed(cut))
 	}
-	if asked < 0 { // else nobody says what share of an uplink it is
+	if asked < 0 { // else its share of an uplink is unknown
 		t.Source["egressShare"] = e.Share
 	}
 	return append(notes, raise(t, d)...), nil
 }
 
-// sends is what one pod of each group sends, by its annotation or as it was seen.
+// sends returns the traffic of one pod of each group, by its annotation or as measured.
 func (p *Picture) sends(appLabel string, seen map[string]float64) (sends map[string]float64, notes []string, err error) {
 	type sum struct{ bits, pods float64 }
 	sums, declared := map[string]*sum{}, map[string]float64{}
@@ -169,7 +169,7 @@ func (p *Picture) sends(appLabel string, seen map[string]float64) (sends map[str
 	return sends, notes, nil
 }
 
-// missent are the annotations of what pods send to others of which a part is ignored.
+// missent returns notes on annotations of traffic to other pods of which a part is ignored.
 func (p *Picture) missent() (notes []string) {
 	told := map[string]bool{}
 	for _, pod := range p.Pods {
@@ -182,7 +182,7 @@ func (p *Picture) missent() (notes []string) {
 	return notes
 }
 
-// fixedSends is what the pods send that do not move, by node: what a pod asks for, its annotation, or as it was seen.
+// fixedSends returns the traffic of immovable pods, by node: a pod's request, its annotation, or the measured traffic.
 func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed map[string]int64, notes []string, err error) {
 	fixed = map[string]int64{}
 	var silent []string
@@ -191,7 +191,7 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 			continue
 		}
 		bits, known := seen[nameOf(pod)]
-		known = known && !pod.Spec.HostNetwork // else it was seen with all of its node's traffic
+		known = known && !pod.Spec.HostNetwork // else it was measured with all of its node's traffic
 		if text, ok := pod.Annotations[podspec.EgressAnnotation]; ok {
 			n, wrong := podspec.Egress(text)
 			if wrong != nil {
@@ -214,7 +214,7 @@ func (p *Picture) fixedSends(appLabel string, seen map[string]float64) (fixed ma
 	return fixed, notes, nil
 }
 
-// limit is what the pods of a node may send together.
+// limit returns the traffic that the pods of a node may have together.
 func (e *Egress) limit(n *v1.Node) (int64, error) {
 	if q, ok := n.Status.Allocatable[podspec.EgressResource]; ok {
 		return min(podspec.Amount(podspec.EgressResource, &q), binpack.MaxValue/podspec.EgressUnit) * podspec.EgressUnit, nil
@@ -235,8 +235,8 @@ func (e *Egress) limit(n *v1.Node) (int64, error) {
 	return int64(math.Round(e.Share * float64(uplink))), nil
 }
 
-// raise lets stand what stands: a machine whose pods send more than they may has room for them,
-// and the source's uplinks keep what it may.
+// raise lets running pods stay: a machine whose pods send more than they may has room for them,
+// and the source's uplinks keep the limit.
 func raise(t *trace.Trace, d int) (notes []string) {
 	in := t.Instance
 	used := make([]int64, len(in.Machines))
@@ -261,7 +261,7 @@ func raise(t *trace.Trace, d int) (notes []string) {
 	return []string{"the pods of these nodes send more than they may: " + listed(busy)}
 }
 
-// bitsText is a rate for people.
+// bitsText formats a rate for people.
 func bitsText(bits float64) string {
 	for _, unit := range []struct {
 		one  float64

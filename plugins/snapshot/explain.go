@@ -26,7 +26,7 @@ import (
 type Question struct {
 	Pod     string         // namespace/name
 	App     string         //
-	Node    string         // where it stands, or went; "": it waits
+	Node    string         // the pod's node, or the one that it was assigned to; "": it waits
 	State   *ledger.Ledger // without the pod
 	Allowed []int32        // machines that may take it, ascending
 
@@ -34,7 +34,7 @@ type Question struct {
 	Cordoned []string          // nodes that are no machines of the state
 	Unready  map[string]string // nodes that their condition closes to the pod, with the taint
 	Beyond   []string          // requirements of the pod that only a scheduler's filters check
-	Waits    string            // the scheduler's reason; "": it gave none
+	Waits    string            // the scheduler's reason; "": none is given
 	object   *v1.Pod
 	nodes    map[string]*v1.Node
 
@@ -43,10 +43,10 @@ type Question struct {
 	Line     int
 	Time     float64 // seconds since 1970
 	Decision *ledger.Decision
-	Object   *policy.Object // the policy in force; nil: no policy decided
+	Object   *policy.Object // the active policy; nil: no policy decided
 }
 
-// Ask asks where a pod would go now, if it did not stand anywhere yet.
+// Ask returns the question of the node that a pod would get now, if it had none yet.
 func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Question, error) {
 	at := slices.IndexFunc(p.Pods, func(o *v1.Pod) bool { return nameOf(o) == name })
 	if at < 0 {
@@ -99,7 +99,7 @@ func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Quest
 	return q, nil
 }
 
-// Refusal says which taint or label closes a node to the pod; "" where that is
+// Refusal returns the taint or label that closes a node to the pod; "" if it is
 // unknown, as in a log.
 func (q *Question) Refusal(node string) string {
 	n, ok := q.nodes[node]
@@ -175,7 +175,7 @@ func (c *Client) noPolicy(ctx context.Context, name string) error {
 	return fmt.Errorf("the cluster has no PlacementPolicy %s; with --policy-name there are %s", name, strings.Join(names, ", "))
 }
 
-// AskLog asks where a pod would go in the state of its latest decision in a log, of
+// AskLog returns the question of a pod's node in the state of its latest decision in a log, of
 // which paths are the files in order.
 func AskLog(paths []string, name string) (*Question, error) {
 	last, err := lastDecision(paths, name)
@@ -231,8 +231,8 @@ func eachEvent(paths []string, do func(n int, e *ledger.Event, at *ledger.Files)
 	return nil
 }
 
-// decided sets what the log has of the decision: the machines that took the pod,
-// and the policy that was asked.
+// decided sets the fields of the decision from the log: the machines that took the pod,
+// and the policy that ranked.
 func (q *Question) decided(e *ledger.Event) error {
 	if e.Decision == nil {
 		return fmt.Errorf("line %d: the decision has no cause", q.Line)

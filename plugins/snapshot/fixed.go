@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// MinReplicas is the number of pods that a workload has at least on nodes where one of them
-// may move, unless something else is asked for.
+// MinReplicas is the default of the number of pods that a workload must have on nodes before one
+// of them may move.
 const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
@@ -66,7 +66,7 @@ func (p *Picture) ignored(appLabel string) map[string]string {
 	return ignored
 }
 
-// unwell says which nodes their condition closes.
+// unwell returns notes on the nodes that their condition closes.
 func (p *Picture) unwell() (notes []string) {
 	for _, n := range p.Nodes {
 		if t := podspec.Unwell(n); t != nil {

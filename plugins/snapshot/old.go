@@ -21,7 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// oldHead begins the recordings of versions in which they had a format of their own.
+// oldHead begins the recordings of versions that had a format of their own.
 const oldHead = `{"at":`
 
 // translateFile replaces a recording of the old format by its translation and keeps it
@@ -59,7 +59,7 @@ func replace(path string, text []byte) error {
 	return errors.Join(err, os.Chmod(path, 0o600))
 }
 
-// An oldLine is what a look at the cluster found.
+// An oldLine is the result of a look at the cluster.
 type oldLine struct {
 	At    float64 `json:"at"` // seconds since the beginning
 	Begin *struct {
@@ -106,7 +106,7 @@ type translation struct {
 	at        float64 // seconds since then
 	selectors map[string]*podspec.Selector
 	objects   map[*ledger.Machine]*v1.Node
-	nodes     map[string]bool // false: gone. "" is where pods wait
+	nodes     map[string]bool // false: removed. "" is the node of waiting pods
 	here      map[string]*oldPod
 	known     map[string]bool // apps
 	apps      []*ledger.Event
@@ -133,8 +133,8 @@ func translate(path string, in io.Reader) ([]byte, error) {
 	}
 }
 
-// finish puts all apps first. Each node then says which of their selectors it refuses,
-// even a node that was gone before they came.
+// finish puts all apps first. Each node then lists the selectors of theirs that it refuses,
+// even a node that was removed before they appeared.
 func (t *translation) finish(path string) ([]byte, error) {
 	for m, node := range t.objects {
 		for _, id := range slices.Sorted(maps.Keys(t.selectors)) {
@@ -147,7 +147,7 @@ func (t *translation) finish(path string) ([]byte, error) {
 	for ; first < len(events) && events[first].Time <= t.began/1e3; first++ {
 		events[first].Time = t.began / 1e3
 	}
-	inOrder(events[:first]) // what stood comes before what waited
+	inOrder(events[:first]) // running pods precede waiting ones
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	for i, e := range events {
@@ -217,7 +217,7 @@ func (t *translation) book(l *oldLine) error {
 	return nil
 }
 
-// each calls do for the pods on a node. They leave with the node and come again with
+// each calls do for the pods on a node. They leave with the node and arrive again with
 // it, if they still exist then.
 func (t *translation) each(node string, do func(*oldPod)) {
 	for _, uid := range slices.Sorted(maps.Keys(t.here)) {

@@ -26,8 +26,8 @@ type Picture struct {
 	Rules    []*kube.Rule
 	Declared *kube.Declared
 	Served   []string // extended resources that drivers serve
-	Notes    []string // what was left out, and why
-	// The whole cluster, where the picture is of a part; nil = it is of all.
+	Notes    []string // omissions, with the reasons
+	// The whole cluster, where the picture is of a part; nil = the picture is of all.
 	AllPods  []*v1.Pod
 	AllNodes []*v1.Node
 }
@@ -39,7 +39,7 @@ func (p *Picture) KeepWhole() {
 	}
 }
 
-// others is what the cluster's pods say of others.
+// others returns the constraints of the cluster's pods on others.
 func (p *Picture) others(appLabel string) *podspec.Others {
 	if p.AllPods != nil {
 		return podspec.NewOthers(p.AllPods, p.AllNodes, appLabel)
@@ -65,18 +65,18 @@ func (c *Client) Read(ctx context.Context) (*Picture, error) {
 	return p, c.readWorkloads(ctx, p)
 }
 
-// fargate is the scheduler that has a node of its own made for each pod.
+// fargate is the scheduler that creates a node of its own for each pod.
 const fargate = "fargate-scheduler"
 
-// noMachine reports whether a node is none that pods share: one that AWS Fargate makes for a pod, or a virtual one that
-// stands for a service without nodes (https://virtual-kubelet.io).
+// noMachine reports whether pods do not share a node: AWS Fargate made it for one pod, or it is virtual and
+// represents a service without nodes (https://virtual-kubelet.io).
 func noMachine(n *v1.Node) bool {
 	return n.Labels["eks.amazonaws.com/compute-type"] == "fargate" || n.Labels["type"] == "virtual-kubelet" ||
 		slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return t.Key == "virtual-kubelet.io/provider" })
 }
 
-// leaveOut leaves out nodes that are no machines, and the pods that are there or wait for one. Others heed them all the same.
-// It notes the pods with scheduling gates, which no trace has.
+// leaveOut leaves out nodes that are no machines, and the pods that are there or wait for one. The constraints of others
+// still count them. It adds a note on the pods with scheduling gates, which no trace has.
 func (p *Picture) leaveOut() {
 	gated := slices.DeleteFunc(slices.Clone(p.Pods), func(pod *v1.Pod) bool { return len(pod.Spec.SchedulingGates) == 0 || !unplaced(pod) })
 	if len(gated) > 0 {
@@ -141,8 +141,8 @@ func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
 	return c.readRules(ctx, p)
 }
 
-// unoffered lists the served resources that no node has in its allocatable: a policy sees
-// no others left out, and the nodes are not yet known to the translator.
+// unoffered lists the served resources that no node has in its allocatable: a policy leaves only
+// these out, and the translator has no nodes yet.
 func (p *Picture) unoffered() []string {
 	return slices.DeleteFunc(slices.Clone(p.Served), func(name string) bool {
 		return slices.ContainsFunc(p.Nodes, func(n *v1.Node) bool {
@@ -152,7 +152,7 @@ func (p *Picture) unoffered() []string {
 	})
 }
 
-// readClasses reads which resources drivers serve, if the cluster has device classes
+// readClasses reads the resources that drivers serve, if the cluster has device classes
 // and lets us read them.
 func (c *Client) readClasses(ctx context.Context, p *Picture) error {
 	classes, err := list(ctx, c, resourcev1.SchemeGroupVersion, "deviceclasses", "", func(l *resourcev1.DeviceClassList) []resourcev1.DeviceClass { return l.Items })
@@ -206,7 +206,7 @@ func (p *Picture) standing() map[string][]*v1.Pod {
 // waits reports whether a pod waits for a scheduler to choose its node.
 func waits(p *v1.Pod) bool { return len(p.Spec.SchedulingGates) == 0 && unplaced(p) }
 
-// unplaced reports whether a pod that lives has no node, and is none of a node's own.
+// unplaced reports whether a live pod has no node, and is not part of a node.
 func unplaced(p *v1.Pod) bool {
 	return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && podspec.Moves(p) && !podspec.Ended(p)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
 
-// plannedWorkloads are the workloads that a plan places items of, by name, each with its nodes
-// by name. The items that stand count.
+// plannedWorkloads returns the workloads that a plan places items of, by name, each with its nodes
+// by name. Running items count.
 func plannedWorkloads(t *trace.Trace, placements []trace.Placement) ([]v1alpha1.PlannedWorkload, error) {
 	in := t.Instance
 	apps := map[string]int32{}
@@ -30,7 +30,7 @@ func plannedWorkloads(t *trace.Trace, placements []trace.Placement) ([]v1alpha1.
 		apps[in.Apps[a].Name] = int32(a)
 	}
 	nodes := map[int32]map[string]int32{} // by group
-	of := map[int32]int32{}               // the app that is planned of a group
+	of := map[int32]int32{}               // the planned app of a group
 	for _, p := range placements {
 		if p.Machine == "" {
 			continue
@@ -96,7 +96,7 @@ func (f *PlanFile) name() string {
 	return strings.TrimSuffix(filepath.Base(f.Path), filepath.Ext(f.Path))
 }
 
-// Check returns what is wrong with the path or the deadline.
+// Check returns the fault of the path or the deadline.
 func (f *PlanFile) Check() error {
 	if f.Deadline == "" {
 		return errors.New("--object needs --deadline: when its reservations end, as 2026-05-04T08:00:00Z")
@@ -110,7 +110,7 @@ func (f *PlanFile) Check() error {
 	return nil
 }
 
-// Write writes the PlacementPlan that gives the placements their nodes. It is in DryRun.
+// Write writes the PlacementPlan that assigns the placements to their nodes. It is in DryRun.
 func (f *PlanFile) Write(t *trace.Trace, placements []trace.Placement) error {
 	workloads, err := plannedWorkloads(t, placements)
 	if err != nil {

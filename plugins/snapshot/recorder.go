@@ -22,8 +22,8 @@ import (
 )
 
 // A Recorder turns pictures of a cluster into the events between them: those of a
-// decision log, without decisions. In a file they can be gone on with after the
-// process was killed.
+// decision log, without decisions. If they are in a file, the recording can be resumed after
+// the process was killed.
 type Recorder struct {
 	// MinReplicas may be changed before the first picture: a pod of a workload with fewer on
 	// nodes is marked as one that must not move.
@@ -34,15 +34,15 @@ type Recorder struct {
 	// Scheduler may be set before the first picture: the only schedulerName whose pods may move; "" =
 	// all may.
 	Scheduler string
-	// Stays may be set before the first picture: it returns why else a pod must not move, "" where
-	// it may.
+	// Stays may be set before the first picture: it returns another reason why a pod must not move, ""
+	// if it may.
 	Stays func(*v1.Pod) string
-	// Prices may be set before the first picture: what nodes cost; nil = by their annotations, else by
+	// Prices may be set before the first picture: the cost of nodes; nil = by their annotations, else by
 	// the linear model.
 	Prices *kube.Prices
 
-	priced   map[kube.PriceSource]int // nodes of the last picture by where their prices come from
-	fixed    map[string]string        // pods of the last picture that must not move, and why
+	priced   map[kube.PriceSource]int // nodes of the last picture by the source of their prices
+	fixed    map[string]string        // pods of the last picture that must not move, with the reasons
 	ignored  map[string]string        // pods of the last picture with constraints that a trace cannot express
 	unwell   []string                 // notes on nodes of the last picture
 	past     *history.History         // empty where stream is set
@@ -51,12 +51,12 @@ type Recorder struct {
 	appLabel string
 	began    time.Time
 
-	ledger   *ledger.Ledger // as this process sees the cluster; nil: it has not looked yet
+	ledger   *ledger.Ledger // as this process sees the cluster; nil: not read yet
 	cluster  *kube.Translator
 	waiting  map[types.UID]waiter
 	forecast time.Time       // the last one; zero: none
 	faults   []kube.Fault    // in annotations, at this look
-	missent  []string        // the same of what pods send
+	missent  []string        // the same in annotations of traffic
 	events   []*ledger.Event // of this look
 	err      error
 }
@@ -67,12 +67,12 @@ type waiter struct {
 	app string
 }
 
-// NewRecorder begins in memory.
+// NewRecorder begins a recording in memory.
 func NewRecorder(appLabel string, now time.Time) *Recorder {
 	return &Recorder{past: history.New(), appLabel: appLabel, began: now, MinReplicas: MinReplicas}
 }
 
-// OpenRecorder begins a recording in a file, or goes on with the one it holds, which
+// OpenRecorder begins a recording in a file, or resumes the one that it holds, which
 // may be of the old format. Only one process at a time may have it open.
 func OpenRecorder(path, appLabel string, now time.Time) (r *Recorder, resumed bool, err error) {
 	if err := translateFile(path); err != nil {
@@ -119,7 +119,7 @@ func (r *Recorder) read(path string, file *os.File) error {
 	}
 }
 
-// Record takes a picture of the cluster at a time and notes what is new.
+// Record takes a picture of the cluster at a time and records the changes.
 func (r *Recorder) Record(p *Picture, now time.Time) error {
 	at := r.instant(now)
 	if r.ledger == nil {
@@ -177,8 +177,8 @@ func (r *Recorder) onEvent(e *ledger.Event) {
 	r.events = append(r.events, e)
 }
 
-// instant is the time of a look in ms since 1970. It increases even when clocks are
-// set back: nothing leaves at the moment at which it came.
+// instant returns the time of a look in ms since 1970. It increases even when clocks are
+// set back: nothing leaves at the moment of its arrival.
 func (r *Recorder) instant(now time.Time) int64 {
 	if s := r.stream; s != nil {
 		s.last = max(s.last+1, now.UnixMilli())
@@ -190,8 +190,8 @@ func (r *Recorder) instant(now time.Time) int64 {
 	return max(r.past.Last()+1, now.UnixMilli())
 }
 
-// inOrder sorts the events of one look: what leaves makes room for what comes, and
-// what comes does so in the order of age.
+// inOrder sorts the events of one look: departures precede arrivals, for which they make room,
+// and arrivals are in the order of age.
 func inOrder(events []*ledger.Event) []*ledger.Event {
 	rank := func(e *ledger.Event) int {
 		switch e.Kind {
@@ -216,7 +216,7 @@ func inOrder(events []*ledger.Event) []*ledger.Event {
 	return events
 }
 
-// show gives the picture to the cluster, which emits what changed.
+// show passes the picture to the translator, which emits the changes.
 func (r *Recorder) show(p *Picture, now time.Time) {
 	r.missent = p.missent()
 	r.cluster.SetRules(p.Rules)
@@ -251,8 +251,8 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 	}
 }
 
-// showWaiting gives the cluster the pods that wait. A pod that was resized meanwhile
-// leaves and comes again.
+// showWaiting passes the waiting pods to the translator. A pod that was resized meanwhile
+// leaves and arrives again.
 func (r *Recorder) showWaiting(p *Picture) {
 	before := r.waiting
 	r.waiting = map[types.UID]waiter{}
@@ -278,11 +278,11 @@ func (r *Recorder) showWaiting(p *Picture) {
 	}
 }
 
-// Trace makes a trace of what was recorded; fleet is open or fixed. notes say what
-// was adjusted or ignored.
+// Trace makes a trace of the recording; fleet is open or fixed. notes list the adjusted
+// and ignored data.
 func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, err error) {
 	t, notes, err = r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
-	if err == nil && r.log == nil { // a recording is of the past, and knows too little of it
+	if err == nil && r.log == nil { // a recording is of the past, and lacks data on it
 		fixed, ignored := map[string]any{}, map[string]any{}
 		for name, of := range map[string]map[string]any{"fixed": fixed, "ignored": ignored} {
 			known, _ := t.Source[name].(map[string]any)
@@ -314,7 +314,7 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 	return t, notes, err
 }
 
-// Priced says where the prices of the nodes that were seen last come from.
+// Priced describes the sources of the prices of the nodes that were seen last.
 func (r *Recorder) Priced() string {
 	var of []string
 	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByModel} {
@@ -329,7 +329,7 @@ func (r *Recorder) Priced() string {
 	return text + ", in " + r.Prices.Currency + " an hour"
 }
 
-// Tally is what was seen so far.
+// Tally counts the content of the recording so far.
 func (r *Recorder) Tally() history.Tally {
 	if r.stream != nil {
 		return r.stream.tally(r)
@@ -337,11 +337,11 @@ func (r *Recorder) Tally() history.Tally {
 	return r.past.Tally()
 }
 
-// Began is when the recording began.
+// Began returns the time when the recording began.
 func (r *Recorder) Began() time.Time { return r.began }
 
-// SameCluster reports an error when none of the nodes that the recording knows as
-// present is in the picture: it is of another cluster.
+// SameCluster reports an error when none of the present nodes of the recording
+// is in the picture: it is of another cluster.
 func (r *Recorder) SameCluster(p *Picture) error {
 	known := r.past.NodeUIDs()
 	for _, n := range p.Nodes {

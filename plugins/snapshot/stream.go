@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// A stream is a recording of which nothing is kept in memory but what stands.
+// A stream is a recording that keeps only the present pods in memory.
 type stream struct {
 	fleet         string
 	last          int64            // time of the last look, in ms since 1970
@@ -19,13 +19,13 @@ type stream struct {
 	looked        bool
 }
 
-// named is what a ledger does not know of a pod.
+// named holds the data of a pod that a ledger lacks.
 type named struct {
 	name    string
 	created int64
 }
 
-// OpenStream begins to record in the files of a log, which goes on as a scheduler's does: each process
+// OpenStream begins to record in the files of a log, which continues like a scheduler's: each process
 // begins with a description of the cluster. fleet is open or fixed.
 func OpenStream(path, appLabel, fleet string, rotation ledger.Rotation, now time.Time) (*Recorder, error) {
 	r := NewRecorder(appLabel, now)
@@ -35,12 +35,12 @@ func OpenStream(path, appLabel, fleet string, rotation ledger.Rotation, now time
 	return r, err
 }
 
-// Expect tells a stream which nodes the record that it goes on with knows: a cluster with none of them is
+// Expect sets the nodes of the record that a stream continues: a cluster with none of them is
 // another one.
 func (r *Recorder) Expect(nodes []string) { r.stream.expected = nodes }
 
-// Miss says that the cluster was not seen for a while. A stream then begins with a description, and
-// says that events are missing.
+// Miss records that the cluster was not observed for a while. A stream then begins with a description, and
+// a gap shows that events are missing.
 func (r *Recorder) Miss() {
 	if r.stream == nil || r.ledger == nil {
 		return
@@ -57,10 +57,10 @@ func (r *Recorder) fleet() string {
 	return r.stream.fleet
 }
 
-// pulse is how long a cluster in which nothing changes says nothing.
+// pulse is the longest time for which a cluster without changes writes no event.
 const pulse = 5 * time.Minute
 
-// quiet is the event of a look at which nothing had changed, nil where it need not be written: without it a day
+// quiet returns the event of a look without changes, nil if it need not be written: without it a day
 // looks like one that was not watched.
 func (s *stream) quiet() *ledger.Event {
 	if s.last-s.written < pulse.Milliseconds() {
@@ -69,7 +69,7 @@ func (s *stream) quiet() *ledger.Event {
 	return &ledger.Event{Kind: ledger.KindForecast, Time: float64(s.last) / 1e3}
 }
 
-// write writes the events of a look, and goes on in another file where this one is full.
+// write writes the events of a look, and continues in another file when this one is full.
 func (s *stream) write(r *Recorder, events []*ledger.Event, now time.Time) error {
 	for _, e := range events {
 		switch e.Kind {
@@ -103,7 +103,7 @@ func (s *stream) write(r *Recorder, events []*ledger.Event, now time.Time) error
 	return errors.Join(r.log.Begin(now, description), r.log.Prune())
 }
 
-// tally counts what stands, and what came and left since the first look.
+// tally counts the present objects, and the arrivals and departures since the first look.
 func (s *stream) tally(r *Recorder) history.Tally {
 	t := history.Tally{Arrived: s.arrived, Left: s.left}
 	if r.ledger == nil {

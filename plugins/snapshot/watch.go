@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/history"
 )
 
-// A Watch says how long to record and what to call meanwhile.
+// A Watch holds the duration of a recording and its callbacks.
 type Watch struct {
 	Until time.Time
 	// Save is called at the beginning, from time to time, and at the end.
@@ -35,11 +35,11 @@ const (
 	declaredEvery = time.Minute
 	saveEvery     = 10 * time.Minute
 	restFactor    = 20               // at most a twentieth of a core
-	silence       = 15 * time.Minute // without an answer for longer, a stream lacks what came meanwhile
+	silence       = 15 * time.Minute // without an answer for longer, a stream lacks the events meanwhile
 )
 
 // Watch records until a time or an interrupt, and saves the recording in both cases.
-// When the API server is away, Watch records what changed meanwhile once it is back.
+// When the API server is away, Watch records the changes once it is back.
 func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
 	p, err := c.Read(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ type follower struct {
 	nodes, pods cache.SharedIndexInformer
 	changed     chan struct{}
 	away        atomic.Bool  // the API server does not answer
-	since       atomic.Int64 // when it did last, in seconds since 1970
+	since       atomic.Int64 // time of its last answer, in seconds since 1970
 	missed      atomic.Bool  // that was long ago, and it answers again
 	refused     chan error   // a right was taken away
 	done        chan struct{}
@@ -135,7 +135,7 @@ func (f *follower) touch(notify func(string)) {
 	}
 }
 
-// failed handles the error of a watch or list, which client-go tries again.
+// failed handles the error of a watch or list, which client-go retries.
 func (f *follower) failed(c *Client, resource string, err error, notify func(string)) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
@@ -143,7 +143,7 @@ func (f *follower) failed(c *Client, resource string, err error, notify func(str
 		case f.refused <- c.explain("watch", resource, err):
 		default:
 		}
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // as they do
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // regular events of a watch
 	default:
 		if !f.away.Swap(true) {
 			f.since.Store(time.Now().Unix())

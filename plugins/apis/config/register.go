@@ -12,7 +12,7 @@ var SchemeGroupVersion = schedconfig.SchemeGroupVersion
 var AddToScheme = schedconfig.SchemeBuilder.AddToScheme
 
 // The scheduler's own builder: the scheme in which it looks up the defaults of
-// plugins without pluginConfig is made of that one, on first use.
+// plugins without pluginConfig is built from that one, on first use.
 func init() {
 	schedconfig.SchemeBuilder.Register(func(scheme *runtime.Scheme) error {
 		scheme.AddKnownTypes(SchemeGroupVersion, &SigmaArgs{})

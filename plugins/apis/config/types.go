@@ -5,10 +5,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Mappings from a policy's scores to the scheduler's 0 to 100.
 const (
 	MappingRank   = "rank"   // best node 100, next 99, and so on: the policy decides
-	MappingLinear = "linear" // proportional: advice beside other plugins
+	MappingLinear = "linear" // proportional: advice next to other plugins
 )
 
-// Fleets: which nodes are candidates of a policy.
+// Fleets: the nodes that are candidates of a policy.
 const (
 	FleetOpen  = "open"  // the ones in use and one empty node of each kind: empty nodes stay empty
 	FleetFixed = "fixed" // all
@@ -26,7 +26,7 @@ type SigmaArgs struct {
 	// PolicyName is the PlacementPolicy that decides.
 	PolicyName string
 	// CanaryPolicyName is a second one that decides for a share of the workloads,
-	// or is compared in shadow; empty: none.
+	// or is compared in shadow; empty: no second one.
 	CanaryPolicyName string
 	// AppLabel is the label whose value is a pod's app; empty: the app is the
 	// pod's topmost controller.
@@ -35,25 +35,25 @@ type SigmaArgs struct {
 	Mapping string
 	// Fleet is FleetOpen or FleetFixed.
 	Fleet string
-	// Prices is the path of a file that says what nodes cost, as that of sigma snapshot --prices;
-	// empty: none.
+	// Prices is the path of a file with the cost of nodes, as that of sigma snapshot --prices;
+	// empty: no file.
 	Prices string
-	// DecisionLog is the path of a file to which decisions are appended; empty: none.
+	// DecisionLog is the path of a file to which decisions are appended; empty: no log.
 	DecisionLog string
-	// DecisionLogBytes is the size at which DecisionLog is kept aside and begins in
+	// DecisionLogBytes is the size at which DecisionLog is renamed and begins in
 	// another file; 0: never.
 	DecisionLogBytes int64
-	// DecisionLogFiles is how many former files of DecisionLog are kept; 0: all.
+	// DecisionLogFiles is the number of former files of DecisionLog that are kept; 0: all.
 	DecisionLogFiles int32
-	// Deadline is how long one pod's scores may take before Best-Fit decides; 0: no
+	// Deadline is the longest time for one pod's scores before Best-Fit decides; 0: no
 	// limit.
 	Deadline metav1.Duration
 	// ForecastMaxAge is the age at which a forecast is stale and Best-Fit decides.
 	ForecastMaxAge metav1.Duration
 	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod that is moved, by make-room
-	// or a Rebalance, and how long at most a moved pod is waited for to end; 0: 15m.
+	// or a Rebalance, and the longest wait for the end of a moved pod; 0: 15m.
 	MaxGracePeriod metav1.Duration
-	// RebalancePrometheus is the URL of the Prometheus that the queries of Rebalances go to;
-	// empty: none.
+	// RebalancePrometheus is the URL of the Prometheus for the queries of Rebalances;
+	// empty: no Prometheus.
 	RebalancePrometheus string
 }

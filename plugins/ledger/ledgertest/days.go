@@ -23,8 +23,8 @@ const (
 	perHour   = 24 // pods
 )
 
-// Days writes the log of a small cluster from one time to another: pods of six apps come every few
-// minutes, go to the node with the most free cores, and leave within half a day.
+// Days writes the log of a small cluster from one time to another: pods of six apps arrive every few
+// minutes, are placed on the node with the most free cores, and leave within half a day.
 func Days(tb testing.TB, w io.Writer, from, until time.Time, seed uint64) {
 	tb.Helper()
 	out := bufio.NewWriter(w)

@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// Verify computes the decisions of a log again. A difference and a line that was cut
+// Verify recomputes the decisions of a log. A difference and a line that was cut
 // off fail the test.
 func Verify(tb testing.TB, path string) *ledger.Verdict {
 	tb.Helper()
@@ -26,7 +26,7 @@ func Verify(tb testing.TB, path string) *ledger.Verdict {
 	return v
 }
 
-// Events are those of a kind in a log; of every kind with "".
+// Events returns those of a kind in a log; of every kind with "".
 func Events(tb testing.TB, path string, kind ledger.Kind) []*ledger.Event {
 	tb.Helper()
 	text, err := os.ReadFile(path)

@@ -12,7 +12,7 @@ import (
 // A Drawer draws pods and nodes at random.
 type Drawer struct{ *rand.Rand }
 
-// Chance is true with probability p.
+// Chance returns true with probability p.
 func (d Drawer) Chance(p float64) bool { return d.Float64() < p }
 
 // Zones are the values of the label zone.
@@ -20,7 +20,7 @@ var Zones = []string{"a", "b", "c"}
 
 var effects = []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectNoExecute, v1.TaintEffectPreferNoSchedule}
 
-// Node draws one of some zones, cores and taints.
+// Node draws a node with some zones, cores and taints.
 func (d Drawer) Node(i int) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i), Labels: map[string]string{}}}
 	if d.Chance(.8) {
@@ -37,7 +37,7 @@ func (d Drawer) Node(i int) *v1.Node {
 	return n
 }
 
-// Selects gives a pod a node selector, an affinity and tolerations, or some of them.
+// Selects adds a node selector, an affinity and tolerations, or some of them, to a pod.
 func (d Drawer) Selects(p *v1.Pod) {
 	if d.Chance(.3) {
 		p.Spec.NodeSelector = map[string]string{"zone": Zones[d.IntN(3)]}
@@ -88,7 +88,7 @@ func (d Drawer) term() (t v1.NodeSelectorTerm) {
 		case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
 			r.Key, r.Values = "cores", []string{fmt.Sprint(d.IntN(20))}
 			if d.Chance(.1) {
-				r.Values = []string{"many"} // no number: matches nothing
+				r.Values = []string{"many"} // not a number: matches nothing
 			}
 		}
 		t.MatchExpressions = append(t.MatchExpressions, r)

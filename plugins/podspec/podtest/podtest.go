@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pod is the pod default/name with what the changes make of it.
+// Pod returns the pod default/name after the changes.
 func Pod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
 	for _, change := range changes {
@@ -19,14 +19,14 @@ func Pod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
-// OwnedBy gives a pod a controller.
+// OwnedBy adds a controller to a pod.
 func OwnedBy(kind, name string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name, Controller: new(true)})
 	}
 }
 
-// Labelled gives a pod labels, in pairs of name and value.
+// Labelled adds labels to a pod, in pairs of name and value.
 func Labelled(pairs ...string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		if p.Labels == nil {
@@ -38,7 +38,7 @@ func Labelled(pairs ...string) func(*v1.Pod) {
 	}
 }
 
-// Requests gives a pod one container more, which requests the [List] of pairs.
+// Requests adds a container to a pod, which requests the [List] of pairs.
 func Requests(pairs ...string) func(*v1.Pod) {
 	return func(p *v1.Pod) {
 		c := v1.Container{Name: fmt.Sprint("c", len(p.Spec.Containers)), Resources: v1.ResourceRequirements{Requests: List(pairs...)}}
@@ -46,7 +46,7 @@ func Requests(pairs ...string) func(*v1.Pod) {
 	}
 }
 
-// List is a list of amounts, in pairs of resource and quantity.
+// List returns a list of amounts, in pairs of resource and quantity.
 func List(pairs ...string) v1.ResourceList {
 	l := v1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {

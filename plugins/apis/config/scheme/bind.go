@@ -8,11 +8,11 @@ import (
 )
 
 // bindInPlace puts Sigma's Bind directly before that of DefaultBinder, which leaves no pod to a plugin
-// after it, as Sigma leaves none: the plugins that a profile asks before DefaultBinder are asked before
-// Sigma. Without DefaultBinder Sigma is the last. Where a profile itself names Sigma among those that
-// bind, the order in which it names them holds.
+// after it, as Sigma leaves none: the plugins that a profile calls before DefaultBinder are called before
+// Sigma. Without DefaultBinder Sigma is the last. If a profile itself lists Sigma under bind, the order
+// of its list holds.
 //
-// The framework asks first the plugins of bind that multiPoint has too, then those of multiPoint alone,
+// The framework first calls the plugins of bind that multiPoint has too, then those of multiPoint alone,
 // then those of bind alone. A plugin both enabled and disabled under bind is of the last kind.
 func bindInPlace(plugins *upstreamv1.Plugins, defaults []upstreamv1.Plugin) {
 	set, multi := &plugins.Bind, plugins.MultiPoint.Enabled
@@ -30,7 +30,7 @@ func bindInPlace(plugins *upstreamv1.Plugins, defaults []upstreamv1.Plugin) {
 	bind := upstreamv1.Plugin{Name: sigma}
 	switch {
 	case own >= 0:
-		if slices.ContainsFunc(set.Enabled[:own], lacks(multi)) { // it would come after Sigma
+		if slices.ContainsFunc(set.Enabled[:own], lacks(multi)) { // it would follow Sigma
 			set.Disabled = append(append(set.Disabled, set.Enabled...), upstreamv1.Plugin{Name: names.DefaultBinder})
 		}
 		return
@@ -41,7 +41,7 @@ func bindInPlace(plugins *upstreamv1.Plugins, defaults []upstreamv1.Plugin) {
 	case slices.ContainsFunc(multi[:expanded], lacks(defaults)):
 		set.Enabled = slices.Insert(set.Enabled, 0, bind)
 		set.Disabled, expanded = append(set.Disabled, upstreamv1.Plugin{Name: names.DefaultBinder}), -1
-	default: // behind those of multiPoint too, which the framework asks first
+	default: // behind those of multiPoint too, which the framework calls first
 		late := slices.DeleteFunc(slices.Clone(set.Enabled), func(p upstreamv1.Plugin) bool { return !lacks(multi)(p) })
 		set.Enabled = append(append(slices.DeleteFunc(set.Enabled, lacks(multi)), bind), late...)
 	}

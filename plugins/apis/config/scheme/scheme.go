@@ -1,8 +1,8 @@
-// Package scheme makes SigmaArgs known to the scheduler that imports it: its
+// Package scheme registers SigmaArgs with the scheduler that imports it: its
 // configuration file is then decoded with Sigma's arguments checked field by
 // field, and a profile without them gets the defaults. In a profile that has Sigma at
 // all extension points (multiPoint), Sigma's Bind takes the place of upstream's; and its PostFilter
-// comes before preemption, where the profile does not name plugins for that.
+// precedes preemption, unless the profile lists plugins for that.
 package scheme
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 // The scheduler filled its scheme before this package's builders were complete. Others
-// may fill it once more: what the builder has registered last stays in force.
+// may fill it once more: the last registration of the builder stays active.
 func init() {
 	upstreamv1.SchemeBuilder.Register(func(scheme *runtime.Scheme) error {
 		scheme.AddTypeDefaultingFunc(&upstreamv1.KubeSchedulerConfiguration{}, setDefaults)
@@ -42,7 +42,7 @@ func setDefaults(object any) {
 }
 
 // comeFirst puts Sigma's PostFilter before DefaultPreemption, which would evict pods for one that
-// moves can make room for. By multiPoint alone upstream's plugins come first.
+// moves can make room for. By multiPoint alone upstream's plugins are first.
 func comeFirst(set *upstreamv1.PluginSet) {
 	if len(set.Enabled)+len(set.Disabled) == 0 {
 		set.Enabled = []upstreamv1.Plugin{{Name: sigma}}

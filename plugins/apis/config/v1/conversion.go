@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 )
 
-// Convert_Pointer_resource_Quantity_To_int64 rounds up and keeps within the range of the number. conversion-gen knows it by its
+// Convert_Pointer_resource_Quantity_To_int64 rounds up and keeps within the range of the number. conversion-gen finds it by its
 // name.
 //
 //nolint:revive // var-naming: the generator wants the underscores
@@ -26,7 +26,7 @@ func Convert_Pointer_resource_Quantity_To_int64(in **resource.Quantity, out *int
 	return nil
 }
 
-// Convert_int64_To_Pointer_resource_Quantity is exact. conversion-gen knows it by its
+// Convert_int64_To_Pointer_resource_Quantity is exact. conversion-gen finds it by its
 // name.
 //
 //nolint:revive // var-naming: the generator wants the underscores

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 )
 
-// Defaults of the arguments that have one other than nothing.
+// Defaults of the arguments that have one other than the zero value.
 const (
 	DefaultPolicyName     = "general"
 	DefaultMapping        = config.MappingRank
@@ -21,7 +21,7 @@ const (
 	DefaultDecisionLogFiles = 8
 )
 
-// SetDefaults_SigmaArgs fills in what a file leaves out. defaulter-gen knows it
+// SetDefaults_SigmaArgs fills in the fields that a file omits. defaulter-gen finds it
 // by its name.
 //
 //nolint:revive // var-naming: the generator wants the underscore

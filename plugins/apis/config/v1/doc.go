@@ -1,5 +1,5 @@
-// Package v1 is version v1 of SigmaArgs, as the scheduler's configuration file
-// has them:
+// Package v1 is version v1 of SigmaArgs, as in the scheduler's configuration
+// file:
 //
 //	apiVersion: kubescheduler.config.k8s.io/v1
 //	kind: KubeSchedulerConfiguration

@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 )
 
-// ValidateSigmaArgs reports everything that is wrong with the arguments, each
+// ValidateSigmaArgs reports all errors of the arguments, each
 // with its field below path, which may be nil.
 func ValidateSigmaArgs(path *field.Path, args *config.SigmaArgs) error {
 	var wrong field.ErrorList
