@@ -31,7 +31,7 @@ type Capacity struct {
 	name     string // of the learner
 	settings capacity.Settings
 	learner  capacity.Learner
-	windows  []capacity.Window // told to the learner
+	windows  []capacity.Window // given to the learner
 	last     *capacity.Window  // the last one, told or not; nil = none
 	blamed   blame
 	other    otherCause
@@ -94,7 +94,7 @@ type Known struct {
 	// Limit and Rate are those of a pod of the present size within the SLO; 0 = not known.
 	PodLimit int
 	PodRate  float64
-	Windows  int // told to the learner and remembered
+	Windows  int // given to the learner and kept
 }
 
 // Known returns what the agent knows; false = nothing yet.
