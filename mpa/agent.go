@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// An Agent says how many replicas of what size a workload should have. It may
-// remember what it saw: the controller asks it once for each observation, in order of
-// time.
+// An Agent recommends how many replicas of what size a workload should have. It may keep
+// state: the controller calls it once for each observation, in order of time.
 type Agent interface {
 	Recommend(o *Observation) Recommendation
 }
@@ -40,7 +39,7 @@ func (s Spec) String() string {
 	return s.Name + "@" + s.Digest
 }
 
-// A Recommendation is what an agent wants, before any guard.
+// A Recommendation is an agent's proposal, before any guard.
 type Recommendation struct {
 	// Replicas wanted; 0 = no opinion.
 	Replicas int32 `json:"replicas,omitempty"`
@@ -53,14 +52,14 @@ type Recommendation struct {
 	Source string `json:"source"`
 	// Reason why, or why not, in a few words.
 	Reason string `json:"reason"`
-	// Learning is set where a candidate goes through its phases.
+	// Learning is set while a candidate passes its phases.
 	Learning *Learning `json:"learning,omitempty"`
-	// Drift says what of the workload an agent has just found to have changed: its model of
-	// it, and perhaps its weights, are to be learned again. Empty = nothing new.
+	// Drift names the property of the workload that an agent has just found changed: its
+	// model of it, and perhaps its weights, are to be learned again. Empty = nothing new.
 	Drift string `json:"drift,omitempty"`
 }
 
-// A Stateful agent writes what it remembers as JSON. An agent of the same [Spec] and
+// A Stateful agent writes its state as JSON. An agent of the same [Spec] and
 // [Target] that reads it recommends the same from then on.
 type Stateful interface {
 	Agent

@@ -24,7 +24,7 @@ func NewController(t Target, a Agent, g Guards) (*Controller, error) {
 	return c, nil
 }
 
-// Decide passes an observation through the guards and returns what to do.
+// Decide passes an observation through the guards and returns the decision.
 func (c *Controller) Decide(o *Observation) Decision {
 	// A log does not keep the monotonic reading of a clock, so decisions must not use it.
 	if t := o.Time.Round(0); t != o.Time {
@@ -63,7 +63,7 @@ func (x *draft) act() Decision {
 	default:
 		m.ReplicaChanges = append(m.ReplicaChanges, x.Time)
 		x.Next.Replicas = x.Action.Replicas
-		// New pods are to come as the last one did, in the middle of a rollout too.
+		// New pods are created as the last one was, in the middle of a rollout too.
 		if last := requestsOf(newest(x.live), &x.c.target); last != nil {
 			x.Next.Containers = last
 		}

@@ -15,7 +15,7 @@ type Action struct {
 	Limit      int32       `json:"limit,omitempty"`      // 0 = no change
 }
 
-// A dimension is what an action changes.
+// A dimension is the part of a workload that an action changes.
 type dimension int
 
 const (
@@ -38,16 +38,17 @@ func (a Action) dimension() dimension {
 // target's containers.
 type State struct {
 	Replicas   int32       `json:"replicas"`
-	Containers []Resources `json:"containers,omitempty"` // nil = not known
-	Limit      int32       `json:"limit,omitempty"`      // requests at once in a pod; 0 = any number, or not known
+	Containers []Resources `json:"containers,omitempty"` // nil = unknown
+	Limit      int32       `json:"limit,omitempty"`      // requests at once in a pod; 0 = any number, or unknown
 }
 
 // A Decision is the answer to an observation.
 type Decision struct {
 	Time        time.Time      `json:"time"`
 	Recommended Recommendation `json:"recommended"`
-	// Wanted is the recommendation within bounds, above the memory in use and below
-	// what no node can give. The steps lead there. Zero = there was no recommendation.
+	// Wanted is the recommendation within bounds, above the memory in use and at most the
+	// largest size that nodes can give. The steps lead there. Zero = there was no
+	// recommendation.
 	Wanted State `json:"wanted,omitzero"`
 	// Next is the workload after the action; without an action, the present one.
 	Next   State   `json:"next"`

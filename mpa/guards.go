@@ -49,11 +49,11 @@ type draft struct {
 	guard string // the check that runs
 
 	live  []Pod
-	now   []Resources   // requests of the pods; nil = not known
+	now   []Resources   // requests of the pods; nil = unknown
 	fresh bool          // some usage is new enough to act on
 	jump  time.Duration // of the clock
 
-	// What the guards have left of the recommendation so far.
+	// The recommendation after the guards so far.
 	recommended Recommendation
 	replicas    int32
 	requests    []Resources
@@ -68,7 +68,7 @@ type draft struct {
 	urgent  string // why the pending guards do not apply
 }
 
-// note records what the present guard changed.
+// note records a change by the present guard.
 func (x *draft) note(format string, args ...any) { x.noteAs(x.guard, format, args...) }
 
 func (x *draft) noteAs(name, format string, args ...any) {
@@ -85,19 +85,19 @@ func (x *draft) hold(why string) Decision {
 	return x.Decision
 }
 
-// ask asks the agent.
+// ask calls the agent.
 func (x *draft) ask() string {
 	x.Recommended = x.c.agent.Recommend(x.o)
 	x.recommended = x.Recommended
 	return ""
 }
 
-// choose picks the one dimension that changes: a lower limit, which is in force at once, then
+// choose picks the one dimension that changes: a lower limit, which is active at once, then
 // more memory after a kill, more replicas, sizes, fewer replicas, and last a higher limit.
 func (x *draft) choose() string {
 	larger, smaller := compareAll(x.requests, x.now)
 	scales, sizes := x.replicas != x.o.Replicas, larger || smaller
-	// Where a limit changed just now, or no gate takes it, the others do not wait for it.
+	// If a limit changed just now, or no gate applies it, the others do not wait for it.
 	first := x.lowers() && !x.limitUnderWay() && x.limitSoon() == ""
 	if x.limit != 0 && (first || !scales && !sizes) {
 		x.limits, x.both, x.Action = true, scales || sizes, &Action{Limit: x.limit}
@@ -132,7 +132,7 @@ func (x *draft) escapesMemory() bool {
 	return false
 }
 
-// order records which of two changes goes first.
+// order records which of two changes is first.
 func (x *draft) order() string {
 	switch {
 	case x.urgent != "":

@@ -119,7 +119,7 @@ func (s *size) bounds() {
 	}
 }
 
-// infeasible keeps each resource below what nodes could not give.
+// infeasible keeps each resource at most at the largest size that nodes could give.
 func (s *size) infeasible() {
 	top := s.c.memory.Containers[s.i].Ceiling
 	if capped := s.want.Min(Resources{cmp.Or(top.CPU, s.want.CPU), cmp.Or(top.Memory, s.want.Memory)}); capped != s.want {

@@ -60,7 +60,7 @@ func possible(r Resources) bool {
 	return r.CPU >= 0 && r.CPU <= mostCPU && r.Memory >= 0 && r.Memory <= mostAmount
 }
 
-// implausiblePod returns what cannot be true of a pod.
+// implausiblePod returns a value of a pod that cannot be true.
 func implausiblePod(p *Pod) string {
 	for j := range p.Containers {
 		k := &p.Containers[j]
@@ -125,7 +125,7 @@ func (x *draft) killed(within time.Duration) bool {
 	return anyContainer(x.live, func(k *Container) bool { return (Metric{Time: k.Killed}).Known(x.Time, within) })
 }
 
-// unmeasured holds when the present requests are not known.
+// unmeasured holds while the present requests are unknown.
 func (x *draft) unmeasured() string {
 	if x.now == nil {
 		return "no pod tells the present requests"
@@ -149,8 +149,8 @@ func (x *draft) onlyMemory() string {
 	return ""
 }
 
-// filling lets nothing shrink until usage has been back for the guards' patience, and for
-// its window if that is longer: the mean over a window that is not filled yet is too low.
+// filling lets nothing shrink until usage has been back for Guards.Patience, and for its
+// window if that is longer: the mean over a window that is not filled yet is too low.
 func (x *draft) filling() string {
 	long := x.c.guards.Patience
 	for i := range x.live {

@@ -36,8 +36,8 @@ func (x *draft) awaits(p *Pod) bool {
 }
 
 // unseen holds while the last action is not observed yet: the same dimension for the
-// guards' patience, the other one for a cool-down. More replicas wait for replicas only, and more
-// memory after a kill only where as much was asked for, for a cool-down.
+// Guards.Patience, the other one for a cool-down. More replicas wait for replicas only, and more memory after a kill only where as much was
+// asked for, for a cool-down.
 func (x *draft) unseen() string {
 	a := x.c.memory.Asked
 	if a == nil {
@@ -143,7 +143,7 @@ func (x *draft) limitUnderWay() bool {
 }
 
 // onlyCPU reports whether the action changes cpu alone and the guards have a budget for
-// that: in place it restarts nothing.
+// that: an in-place change restarts no container.
 func (x *draft) onlyCPU() bool {
 	if x.c.guards.CPUChanges == 0 || !x.resizes {
 		return false

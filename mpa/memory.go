@@ -9,13 +9,13 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// Memory is what the guards use besides an observation. It is small and can be written as
-// JSON, so that another controller, elsewhere, keeps the same limits. Its times are exact
-// to the nanosecond.
+// Memory is the state of the guards between observations. It is small and can be written as
+// JSON, so that another controller, elsewhere, keeps the same limits. Its times are exact to
+// the nanosecond.
 type Memory struct {
 	Time time.Time `json:"time,omitzero"` // of the last observation
-	// Blind is the last time at which usage that had been known was missing. Equal to Time,
-	// it stands for all the time until the next observation.
+	// Blind is the last time at which usage that had been measured before was missing. Equal
+	// to Time, it applies until the next observation.
 	Blind time.Time `json:"blind,omitzero"`
 	// Changes decided within the last hour.
 	ReplicaChanges []time.Time `json:"replicaChanges,omitempty"`
@@ -52,7 +52,7 @@ type Peak struct {
 	Memory int64     `json:"memory"` // bytes
 }
 
-// Memory returns a copy of what the guards remember.
+// Memory returns a copy of the guards' state.
 func (c *Controller) Memory() Memory { return c.memory.clone() }
 
 func (m *Memory) clone() Memory {
@@ -71,8 +71,8 @@ func (m *Memory) clone() Memory {
 	return n
 }
 
-// Restore replaces what the guards remember. Containers that the target does not have are
-// dropped; times later than the memory's own time are set to it.
+// Restore replaces the guards' state. Containers that the target does not have are dropped;
+// times later than the memory's own time are set to it.
 func (c *Controller) Restore(m Memory) error {
 	m = m.clone()
 	for i, k := range m.Containers {
@@ -143,7 +143,7 @@ func (c *Controller) tick(now time.Time) time.Duration {
 	return jump
 }
 
-// remember stores what the guards need of an observation.
+// remember stores the guards' part of an observation.
 func (c *Controller) remember(x *draft) {
 	m, o := &c.memory, x.o
 	m.ReplicaChanges = guard.LastHour(m.ReplicaChanges, o.Time)
@@ -166,7 +166,7 @@ func (c *Controller) remember(x *draft) {
 	}
 }
 
-// seen adds what an observation shows of a container.
+// seen adds an observation of a container.
 func (m *ContainerMemory) seen(x *draft, g *Guards) {
 	most, o := int64(0), x.o
 	for i := range x.live {
@@ -195,7 +195,7 @@ func (m *ContainerMemory) seen(x *draft, g *Guards) {
 // ceiling returns the ceiling of one resource of a container. It is 0 where at least as many
 // running pods have more than those with an infeasible resize, or wait for more, as there are of
 // these: the nodes differ, and the size is not that of a few pods. Otherwise it is the most that
-// any pod has. A size that a pod waits for is one of these within the guards' patience only.
+// any pod has. A size that a pod waits for is one of these within Guards.Patience only.
 func (x *draft) ceiling(container string, of func(Resources) int64) int64 {
 	top, most, refused, more := int64(0), int64(0), 0, 0
 	each := func(visit func(p *Pod, has, asks int64)) {
@@ -234,15 +234,15 @@ func (x *draft) ceiling(container string, of func(Resources) int64) int64 {
 // Peaks of memory, ascending in time, each larger than all after it.
 type Peaks []Peak
 
-// Add adds the memory observed now; 0 = none was. It keeps the peaks of a window that no
-// later one exceeds, one an hour.
+// Add adds the memory observed now; 0 = no measurement. It keeps the peaks of a window that
+// no later one exceeds, one an hour.
 func (p *Peaks) Add(now time.Time, memory int64, window time.Duration) {
 	old := now.Add(-window)
 	list := slices.DeleteFunc(*p, func(p Peak) bool { return !p.Time.After(old) || p.Memory <= memory })
 	switch n := len(list); {
 	case memory == 0:
 	case n > 0 && list[n-1].Time.Truncate(time.Hour).Equal(now.Truncate(time.Hour)):
-		list[n-1].Time = now // the largest of an hour stands for the hour
+		list[n-1].Time = now // one peak, the largest, represents an hour
 	default:
 		list = append(list, Peak{now, memory})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// A Metric is one measured number. The zero value stands for none.
+// A Metric is one measured number. The zero value is a missing one.
 type Metric struct {
 	Value float64   `json:"value"`
 	Time  time.Time `json:"time,omitzero"` // end of the window that it was measured over
@@ -21,7 +21,7 @@ type metricJSON struct {
 	Time  time.Time `json:"time,omitzero"`
 }
 
-// MarshalJSON also writes NaN and infinite values: a log keeps what was measured.
+// MarshalJSON also writes NaN and infinite values: a log keeps the measured values.
 func (m Metric) MarshalJSON() ([]byte, error) {
 	j := metricJSON{m.Value, m.Time}
 	if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
@@ -56,7 +56,7 @@ func (m Metric) Known(now time.Time, maxAge time.Duration) bool {
 	return guard.Freshness(maxAge).Known(m.Time, now)
 }
 
-// Usage of a container, averaged over a window. The zero value stands for none.
+// Usage of a container, averaged over a window. The zero value is a missing one.
 type Usage struct {
 	Resources
 	Time   time.Time     `json:"time,omitzero"` // end of the window
@@ -94,11 +94,11 @@ const (
 type Container struct {
 	Name    string    `json:"name"`
 	Request Resources `json:"request"`         // asked for in the pod's spec
-	Actual  Resources `json:"actual,omitzero"` // in force, from the pod's status
+	Actual  Resources `json:"actual,omitzero"` // active, from the pod's status
 	Usage   Usage     `json:"usage,omitzero"`
-	// MemoryLimit in bytes, by the pod's spec; 0 = none.
+	// MemoryLimit in bytes, by the pod's spec; 0 = unlimited.
 	MemoryLimit int64 `json:"memoryLimit,omitempty"`
-	// Killed is when the container last ran out of memory; zero = never.
+	// Killed is the last time at which the container ran out of memory; zero = never.
 	Killed time.Time `json:"killed,omitzero"`
 }
 
@@ -117,7 +117,7 @@ type Pod struct {
 	ResizeSince time.Time   `json:"resizeSince,omitzero"`
 }
 
-// An Observation is what is known of a workload at one time.
+// An Observation is the measured state of a workload at one time.
 type Observation struct {
 	Time     time.Time `json:"time"`
 	Replicas int32     `json:"replicas"` // asked for in the workload's spec
@@ -127,15 +127,15 @@ type Observation struct {
 	Rate       Metric `json:"rate,omitzero"`
 	Latency    Metric `json:"latency,omitzero"`
 	Throughput Metric `json:"throughput,omitzero"`
-	// Gates is what the gates before the pods measured; zero = there are none.
+	// Gates holds the measurements of the gates before the pods; zero = there are no gates.
 	Gates Gates `json:"gates,omitzero"`
 }
 
-// Gates is what the gates before all pods measured.
+// Gates holds the measurements of the gates before all pods.
 type Gates struct {
-	// Window before its time that each mean is of; 0 = since the measurement before.
+	// Window before its time that each mean covers; 0 = since the measurement before.
 	Window time.Duration `json:"windowNanoseconds,omitempty"`
-	// Limit in force: requests that a pod works on at once; 0 = any number.
+	// Limit that is active: requests that a pod works on at once; 0 = any number.
 	Limit int32 `json:"limit,omitempty"`
 	// Inside is the mean number of requests in all pods, Waiting that of those before them.
 	Inside  Metric `json:"inside,omitzero"`
@@ -158,7 +158,7 @@ func (o *Observation) Live() []Pod {
 // Requests returns the present requests in the order of the target's containers: of each,
 // the most frequent among ready pods, or among all live ones while none is ready. Of
 // equally frequent ones those of the newest pod count. They are nil when a container is in
-// no pod. One pod may differ: a LimitRange capped it, or it came without its size.
+// no pod. One pod may differ: a LimitRange capped it, or it was created without its size.
 func (o *Observation) Requests(t *Target) []Resources {
 	pods := o.Live()
 	if ready := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Phase != Running || !p.Ready }); len(ready) > 0 {
@@ -192,8 +192,8 @@ func newest(pods []Pod) []Pod {
 	return pods[min(last, len(pods)):min(last+1, len(pods))]
 }
 
-// mostFrequent returns the requests that most pods have for a container; ok is false where
-// none has it.
+// mostFrequent returns the requests that most pods have for a container; ok is false if
+// no pod has it.
 func mostFrequent(pods []Pod, container string) (most Resources, ok bool) {
 	type group struct {
 		pods int

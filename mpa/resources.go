@@ -22,7 +22,7 @@ func (r Resources) Max(o Resources) Resources {
 // mostAmount bounds amounts, for sums and conversions.
 const mostAmount = 1e14
 
-// Amount converts a float; NaN and what is too large become the largest amount.
+// Amount converts a float; NaN and larger values become the largest amount.
 func Amount(v float64) int64 {
 	if !(v < mostAmount) {
 		return mostAmount

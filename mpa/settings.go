@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Guards are the settings of the guards, which bound what an agent wants.
+// Guards are the settings of the guards, which bound an agent's recommendations.
 type Guards struct {
 	// MaxAge of usage: the controller does not act on older data.
 	MaxAge time.Duration `json:"maxAgeNanoseconds"`
@@ -19,24 +19,24 @@ type Guards struct {
 	// is not 0, and more memory after a kill.
 	ReplicaChanges int `json:"replicaChanges"`
 	RequestChanges int `json:"requestChanges"`
-	// CPUChanges are the most changes of cpu alone in any hour: carried out in place, they
-	// restart nothing. RequestChanges are then the most of all others. 0, as in journals
-	// from before it was known = changes of cpu count among RequestChanges.
+	// CPUChanges are the most changes of cpu alone in any hour: made in place, they restart
+	// nothing. RequestChanges are then the most of all others. 0, as in journals without the
+	// field = changes of cpu count among RequestChanges.
 	CPUChanges int `json:"cpuChanges,omitempty"`
 	// CoolDown is the least time between two changes of requests, and between any
 	// change and one that shrinks.
 	CoolDown time.Duration `json:"coolDownNanoseconds"`
 	// Headroom is the factor over the largest memory observed in PeakWindow; a request for
-	// memory never goes below that.
+	// memory is never below that.
 	Headroom   float64       `json:"headroom"`
 	PeakWindow time.Duration `json:"peakWindowNanoseconds"`
 	// Gap is the longest time between two observations that does not count as a jump of
-	// the clock; going back always does. After a jump the controller holds once, and
+	// the clock; a step back always does. After a jump the controller holds once, and
 	// remembered times move with the clock.
 	Gap time.Duration `json:"gapNanoseconds"`
-	// Patience is how long pods that do not start and resizes that wait for room hold back
-	// other changes. After usage was missing, nothing shrinks until it has been back for
-	// as long, or for its window if that is longer.
+	// Patience is the time for which pods that do not start and resizes that wait for room
+	// delay other changes. After usage was missing, nothing shrinks until it has been back
+	// for as long, or for its window if that is longer.
 	Patience time.Duration `json:"patienceNanoseconds"`
 }
 

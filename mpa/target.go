@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A Target is what a workload promises, and the bounds of its size.
+// A Target is the promise of a workload, and the bounds of its size.
 type Target struct {
 	SLO        SLO             `json:"slo"`
 	Replicas   Range           `json:"replicas"`
 	Containers []ContainerSpec `json:"containers"`
-	// Limit bounds how many requests a pod works on at once; the zero value = there is no gate
-	// that could hold it.
+	// Limit bounds the number of requests that a pod works on at once; the zero value = no
+	// gate could apply it.
 	Limit Range `json:"limit,omitzero"`
 	// Stabilisation: scale down only after the lower count has been enough for this long;
 	// 0 = the agent's own default.
@@ -24,7 +24,7 @@ type Target struct {
 	Newest bool `json:"-"`
 }
 
-// An SLO is what the workload promises. A zero part promises nothing.
+// An SLO is the promise of a workload. A zero part promises nothing.
 type SLO struct {
 	// Percentile of latency, 0 … 100, and its upper limit in seconds.
 	Percentile float64 `json:"percentile,omitempty"`
@@ -48,7 +48,7 @@ type ContainerSpec struct {
 	// Min and Max of its requests; a Max of 0 has no limit.
 	Min Resources `json:"min"`
 	Max Resources `json:"max"`
-	// CPU and Memory say which requests may be changed.
+	// CPU and Memory: whether these requests may be changed.
 	CPU    bool `json:"cpu"`
 	Memory bool `json:"memory"`
 }
@@ -99,8 +99,8 @@ func (t *Target) Validate() error {
 	return nil
 }
 
-// MayHave reports whether a pod may have so many cores: the agent sizes the cpu of all containers,
-// and the sum of their bounds allows it.
+// MayHave reports whether a pod may have that many cores: the agent sizes the cpu of all
+// containers, and the sum of their bounds allows it.
 func (t *Target) MayHave(cores float64) bool {
 	var low, high int64
 	free := false

@@ -19,7 +19,7 @@ type Kind struct {
 	Rule func(t mpa.Target) mpa.Agent
 	// Model makes an agent from the weights that training wrote.
 	Model func(t mpa.Target, weights []byte) (mpa.Agent, error)
-	// Gates says that it needs what gates before the pods measure, and may set their limit.
+	// Gates: it needs the measurements of gates before the pods, and may set their limit.
 	Gates bool
 }
 
@@ -59,11 +59,11 @@ func Register(k Kind) (undo func()) {
 	}
 }
 
-// Names returns the names of the rules that [Make] knows, of which a name is enough, and
-// which need no gates.
+// Names returns the names of the rules of [Make] that need neither weights nor gates.
 func Names() []string { return rules(false) }
 
-// GatedNames returns the names of the rules that need what gates before the pods measure.
+// GatedNames returns the names of the rules that need the measurements of gates before the
+// pods.
 func GatedNames() []string { return rules(true) }
 
 func rules(gates bool) (names []string) {
@@ -85,8 +85,8 @@ func (w Weights) Add(data []byte) (digest string) {
 	return digest
 }
 
-// Make returns ErrUnknown for a name that it does not know, and ErrWeights when the
-// weights with the digest of a learned agent are not loaded.
+// Make returns ErrUnknown for an unknown name, and ErrWeights if the weights with the digest
+// of a learned agent are not loaded.
 var (
 	ErrUnknown = errors.New("unknown agent")
 	ErrWeights = errors.New("weights are not loaded")

@@ -58,7 +58,7 @@ func (a *Autopilot) Recommend(o *mpa.Observation) mpa.Recommendation {
 }
 
 // workloadCPU returns the cpu usage of all live pods in cores and the cpu request of one
-// pod in millicores. Pods without known usage count as the mean of the others.
+// pod in millicores. Pods without a measured usage count as the mean of the others.
 func workloadCPU(o *mpa.Observation, maxAge time.Duration) (cores float64, request int64, ok bool) {
 	running, known := 0, 0
 	for _, p := range o.Live() {

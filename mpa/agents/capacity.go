@@ -23,29 +23,29 @@ const (
 	capacityMoved = .05
 )
 
-// Capacity learns what one pod can take, by package capacity, and decides by that one
-// measurement: the limit of requests at once in a pod, and the replicas as the rate of
-// requests ÷ the rate that a pod takes within the SLO.
+// Capacity learns the load that one pod can serve, by package capacity, and derives both
+// results from that one measurement: the limit of requests at once in a pod, and the replicas
+// as the rate of requests ÷ the rate that a pod serves within the SLO.
 type Capacity struct {
 	target   mpa.Target
 	name     string // of the learner
 	settings capacity.Settings
 	learner  capacity.Learner
-	windows  []capacity.Window // told to the learner
-	last     *capacity.Window  // the last one, told or not; nil = none
+	windows  []capacity.Window // given to the learner
+	last     *capacity.Window  // the last one, given to the learner or not; nil = no window yet
 	blamed   blame
 	other    otherCause
 	doubt    doubt
-	pardoned time.Time    // what failed since is not the limit's fault, as the last window showed
+	pardoned time.Time    // the limit is not to blame for failures since, as the last window showed
 	now      []gateSample // since the last window
 	pods     int          // ready, all the time since then
-	limit    int32        // in force, all the time since then
+	limit    int32        // active, all the time since then
 	rates    []timed[float64]
 	wanted   []timed[int32]
 	pod      podCapacity
 }
 
-// gateSample is what gates measured up to a time.
+// gateSample holds the measurements of gates up to a time.
 type gateSample struct {
 	Time   time.Time     `json:"time"`
 	Window time.Duration `json:"windowNanoseconds,omitempty"` // 0 = since the one before
@@ -53,7 +53,7 @@ type gateSample struct {
 	Failed float64       `json:"failed"`
 }
 
-// podCapacity is what a pod takes, and what that was computed for.
+// podCapacity is the load that a pod serves, with the inputs that it was computed from.
 type podCapacity struct {
 	Limit  int           `json:"limit"`
 	Rate   float64       `json:"rate"`
@@ -61,7 +61,7 @@ type podCapacity struct {
 	Wait   float64       `json:"wait"`
 	Each   float64       `json:"memoryPerRequest"`
 	Size   mpa.Resources `json:"size"`
-	Least  int           `json:"least,omitempty"` // that the limit could be
+	Least  int           `json:"least,omitempty"` // the smallest limit that was allowed
 	Most   int           `json:"most,omitempty"`
 }
 
@@ -88,16 +88,17 @@ func NewCapacityBy(t mpa.Target, learner string, s capacity.Settings) (*Capacity
 	return &Capacity{target: t, name: learner, settings: s, learner: l}, nil
 }
 
-// A Known is what an agent knows of a pod.
+// A Known is an agent's knowledge of a pod.
 type Known struct {
 	capacity.Capacity
-	// Limit and Rate are those of a pod of the present size within the SLO; 0 = not known.
+	// PodLimit and PodRate are those of a pod of the present size within the SLO; 0 =
+	// unknown.
 	PodLimit int
 	PodRate  float64
-	Windows  int // told to the learner and remembered
+	Windows  int // given to the learner and kept
 }
 
-// Known returns what the agent knows; false = nothing yet.
+// Known returns the agent's knowledge; false = nothing yet.
 func (a *Capacity) Known() (Known, bool) {
 	c, ok := a.learner.Estimate()
 	return Known{Capacity: c, PodLimit: a.pod.Limit, PodRate: a.pod.Rate, Windows: len(a.windows)}, ok
@@ -121,7 +122,7 @@ func (a *Capacity) tell(w capacity.Window) {
 func (a *Capacity) Recommend(o *mpa.Observation) mpa.Recommendation {
 	r := a.recommend(o)
 	if a.target.Limit == (mpa.Range{}) {
-		r.Limit = 0 // nothing would take it
+		r.Limit = 0 // no limit may be set
 	}
 	return r
 }
@@ -131,7 +132,7 @@ func (a *Capacity) recommend(o *mpa.Observation) mpa.Recommendation {
 	return a.say(o)
 }
 
-// say is what is recommended by what was seen.
+// say returns the recommendation for the windows so far.
 func (a *Capacity) say(o *mpa.Observation) mpa.Recommendation {
 	r := a.advise(o)
 	if a.excused() && r.Limit > 0 {
@@ -179,13 +180,13 @@ func (a *Capacity) advise(o *mpa.Observation) mpa.Recommendation {
 	return r
 }
 
-// measured says whether gates measure the requests.
+// measured reports whether gates measure the requests.
 func measured(o *mpa.Observation) bool {
 	return o.Gates.Inside.Known(o.Time, capacityWindow) && o.Gates.Rate.Known(o.Time, capacityWindow)
 }
 
-// see adds what gates measured, and ends a window that is long enough. One in which pods came
-// or went, or the limit changed, tells nothing.
+// see adds the measurements of gates and ends a window that is long enough. It drops one
+// during which the number of pods or the limit changed.
 func (a *Capacity) see(o *mpa.Observation) {
 	if !measured(o) {
 		return
@@ -216,8 +217,9 @@ func (a *Capacity) see(o *mpa.Observation) {
 	a.now = a.now[len(a.now)-1:] // it begins the next one
 }
 
-// window returns the means of all ready pods as that of one. The quota and the memory limit
-// are what is requested: what is above it may be taken away. Of a pod that uses more memory its limit is.
+// window returns the means of all ready pods as those of one. The quota and the memory limit
+// are the requests: usage above them may be taken away. For a pod that uses more memory it is
+// the pod's limit.
 func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	pods := float64(a.pods)
 	w := capacity.Window{Time: o.Gates.Inside.Time, Length: capacity.Some(seconds)}
@@ -257,7 +259,8 @@ func (a *Capacity) window(o *mpa.Observation, seconds float64) capacity.Window {
 	return w
 }
 
-// boundOf returns the memory that a pod is sure of or, where it uses more, its limit; 0 = nothing bounds it.
+// boundOf returns the memory that a pod is sure of or, if it uses more, its limit; 0 = no
+// bound.
 func boundOf(p *mpa.Pod, used, requested int64) int64 {
 	if used <= requested {
 		return requested
@@ -283,7 +286,7 @@ func usageOf(p *mpa.Pod, now time.Time) (used, size mpa.Resources, ok bool) {
 	return used, size, len(p.Containers) > 0
 }
 
-// actual returns the resources in force, or those asked for where the status has none.
+// actual returns the active resources, or the requests if the status has none.
 func actual(c *mpa.Container) mpa.Resources {
 	if c.Actual == (mpa.Resources{}) {
 		return c.Request
@@ -323,7 +326,7 @@ func (a *Capacity) plan(c *capacity.Capacity, size mpa.Resources) error {
 	return nil
 }
 
-// replan computes them for at most so many requests at once, where what they depend on has changed.
+// replan computes p for at most most requests at once if one of its inputs has changed.
 func (a *Capacity) replan(p *podCapacity, c *capacity.Capacity, size mpa.Resources, most int) error {
 	moved := func(a, b float64) bool { return math.Abs(a-b) > capacityMoved*b }
 	least := min(most, int(a.target.Limit.Min))
@@ -332,7 +335,7 @@ func (a *Capacity) replan(p *podCapacity, c *capacity.Capacity, size mpa.Resourc
 		slo := capacity.SLO{Percentile: a.target.SLO.Percentile, Latency: a.target.SLO.Latency}
 		limit, rate, _, err := capacity.ForSLO(c, slo, capacity.Size{Cores: float64(size.CPU) / 1000, Memory: float64(size.Memory), Share: a.settings.Share, Min: least, Max: most})
 		if err != nil {
-			*p = podCapacity{} // the former rate is that of other requests
+			*p = podCapacity{} // the former rate belongs to other requests
 			return err
 		}
 		*p = podCapacity{limit, rate, c.Demand.Value, c.Wait.Value, c.MemoryPerRequest.High, size, least, most}

@@ -9,45 +9,48 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
-// A learner answers failures with a lower limit. Where they end, the limit before is tried again
-// some minutes later. Where a lower limit does not help they have another
-// cause, such as an outage of a service that the pod calls: then the limit goes back to what it
-// was, and no window teaches anything until one does not fail, or until it is time to look again.
+// A learner answers failures with a lower limit. If they end, the limit before is tried again
+// some minutes later. If a lower limit does not help they have another cause, such as an
+// outage of a service that the pod calls: then the limit returns to its former value, and no
+// window is learned from until one does not fail, or until the next check is due.
 
 const (
-	// blamedFor is the share of the limit that failed at which failures that go on are not its, or
-	// half the share that was answered: of a pod that holds no more than those, that many fail.
+	// blamedFor is the share of the failed limit at which continuing failures are no longer
+	// blamed on the limit, or half the share that was answered: a pod that holds only those
+	// loses that many.
 	blamedFor = 1. / 8
 	// blamedHalf is the share of the failures that a lower limit has to end.
 	blamedHalf = .5
-	// blamedMore is the factor of failures by another cause from which on they are looked at again.
+	// blamedMore is the factor of failures by another cause from which on they are checked
+	// again.
 	blamedMore = 2
-	// blamedFew requests of all pods tell nothing of a share.
+	// blamedFew is the number of failed requests of all pods below which their share is not
+	// significant.
 	blamedFew = 5
-	// blamedAgain is after how long failures by another cause are looked at again; each time takes
-	// twice as long as the one before, up to blamedLongest, and goes down to the smallest limit.
+	// blamedAgain is the wait before failures by another cause are checked again, down to the
+	// smallest limit; it doubles each time, up to blamedLongest.
 	blamedAgain   = time.Hour
 	blamedLongest = 8 * time.Hour
-	// doubtFirst is after how long a limit is tried again that failed, when a lower one does not; each
-	// time that it fails again as soon takes doubtMore times as long.
+	// doubtFirst is the wait before a limit that failed is tried again when a lower one does
+	// not fail; each time that it soon fails again multiplies the wait by doubtMore.
 	doubtFirst = 4 * time.Minute
 	doubtMore  = 3
 )
 
-// A blame is the first window of failures that have not become half as many since.
+// A blame records the first failing window; it is cleared when the share of failures halves.
 type blame struct {
 	Time   time.Time `json:"time"`
-	Limit  float64   `json:"limit"`  // 0 = nothing fails
+	Limit  float64   `json:"limit"`  // 0 = no failures
 	Lost   float64   `json:"lost"`   // share of the requests
 	Failed float64   `json:"failed"` // requests of all pods, since then
 }
 
-// An otherCause is that of failures that a lower limit did not end.
+// An otherCause records failures that a lower limit did not end.
 type otherCause struct {
 	Since time.Time `json:"since"`
-	Lost  float64   `json:"lost"`  // share of the requests; 0 = there is none
-	Limit int32     `json:"limit"` // that was held to blame
-	Looks int       `json:"looks"` // how often that was looked at
+	Lost  float64   `json:"lost"`  // share of the requests; 0 = no other cause
+	Limit int32     `json:"limit"` // that was blamed
+	Looks int       `json:"looks"` // number of checks
 }
 
 func (c *otherCause) until() time.Time {
@@ -55,7 +58,7 @@ func (c *otherCause) until() time.Time {
 }
 
 // A doubt is about failures that ended while the limit was lower: it ended them, or they ended by
-// themselves. The limit before is tried again; where it fails again soon, that takes longer.
+// themselves. The limit before is tried again; if it soon fails again, the next wait is longer.
 type doubt struct {
 	Limit float64   `json:"limit"` // that failed; 0 = there is no doubt
 	Lost  float64   `json:"lost"`  // share of the requests
@@ -66,7 +69,7 @@ type doubt struct {
 	Tries int       `json:"tries,omitempty"` // that failed soon
 }
 
-// end begins a doubt, or goes on with the one that there is.
+// end begins a doubt, or continues the present one.
 func (d *doubt) end(b *blame, now time.Time) {
 	if d.Limit == 0 {
 		d.Begun = b.Time
@@ -82,7 +85,7 @@ func (d *doubt) wait() time.Duration {
 	return wait
 }
 
-// calm follows a window that does not fail, and tries the limit before again when it is time to.
+// calm notes a window that does not fail, and tries the limit before again when due.
 func (a *Capacity) calm(w *capacity.Window) {
 	d := &a.doubt
 	d.Calm = w.Limit.Number
@@ -112,7 +115,7 @@ func (a *Capacity) again(w *capacity.Window, lost float64) bool {
 	return false
 }
 
-// teaches says whether the learner is to be told of a window.
+// teaches reports whether the learner is to use a window.
 func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	if !w.Limit.Known || w.Limit.Number == 0 || !w.Answered.Known {
 		return true
@@ -120,7 +123,7 @@ func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	n, lost, looks := w.Limit.Number, w.Lost(), 0
 	if c := &a.other; c.Lost > 0 {
 		if lost <= blamedMore*c.Lost && w.Time.Before(c.until()) && !killedSince(o, w.Time) {
-			return !w.Failing() // it may come and go
+			return !w.Failing() // failures may be intermittent
 		}
 		if w.Failing() {
 			looks = c.Looks
@@ -153,7 +156,7 @@ func (a *Capacity) teaches(o *mpa.Observation, w *capacity.Window) bool {
 	}
 	if n > lowest || b.Failed < blamedFew || killedSince(o, b.Time) {
 		k := len(a.windows)
-		return k == 0 || !w.Failing() || !a.windows[k-1].Failing() || a.windows[k-1].Limit != w.Limit // else it is known
+		return k == 0 || !w.Failing() || !a.windows[k-1].Failing() || a.windows[k-1].Limit != w.Limit // else it is a repetition
 	}
 	begun := b.Time
 	if a.doubt.Limit > 0 {
@@ -180,8 +183,8 @@ func (a *Capacity) excuse(which func(*capacity.Window) bool) {
 	a.learn(slices.DeleteFunc(a.windows, func(w capacity.Window) bool { return which(&w) }))
 }
 
-// killedSince says whether a container ran out of memory in a window that ended then, in the one
-// before, or later.
+// killedSince reports whether a container ran out of memory in a window that ended then, in
+// the one before, or later.
 func killedSince(o *mpa.Observation, end time.Time) bool {
 	for i := range o.Pods {
 		for _, c := range o.Pods[i].Containers {

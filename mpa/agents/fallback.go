@@ -10,7 +10,7 @@ import (
 )
 
 // A Fallback is two agents: the second recommends once the first has had no opinion for
-// some time. Both see all observations, so the second has learned when its turn comes.
+// some time. Both see all observations, so the second has learned before it takes over.
 type Fallback struct {
 	First, Second mpa.Agent
 	After         time.Duration

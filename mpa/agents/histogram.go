@@ -15,7 +15,7 @@ type histogram struct {
 	starts        []float64
 	weights       []float64
 	total         float64
-	lo, hi        int // first and last bucket that counts; lo is the last one when none does
+	lo, hi        int // first and last bucket that counts; lo is the last one if no bucket counts
 	halfLife      time.Duration
 	// reference is the time whose samples have their plain weight; a multiple of
 	// halfLife.
@@ -23,7 +23,7 @@ type histogram struct {
 }
 
 const (
-	// leastWeight is what makes a bucket count.
+	// leastWeight is the smallest weight with which a bucket counts.
 	leastWeight = 1e-4
 	// mostHalvings is the largest exponent of a weight before all are scaled down.
 	mostHalvings = 100

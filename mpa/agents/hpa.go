@@ -14,9 +14,9 @@ import (
 // HPAConfig has the settings of the horizontal agent. See the Kubernetes documentation of
 // the HorizontalPodAutoscaler, autoscaling/v2.
 type HPAConfig struct {
-	// Utilisation is the target for cpu, in percent of the requests; 0 = none.
+	// Utilisation is the target for cpu, in percent of the requests; 0 = no target.
 	Utilisation int32
-	// RatePerPod is the target for requests per second and pod; 0 = none. With both
+	// RatePerPod is the target for requests per second and pod; 0 = no target. With both
 	// targets, the larger number of replicas counts.
 	RatePerPod float64
 	// Initialisation is how long after a pod's start its cpu counts only if it was
@@ -75,7 +75,7 @@ type HPA struct {
 	wanted []timed[int32] // recommendations of the longest window
 	// changes of the replicas, positive is up; each with the time of the observation before it.
 	changes  []timed[int32]
-	last     int32     // replicas asked for at the last observation; 0 = none yet
+	last     int32     // replicas requested at the last observation; 0 = no observation yet
 	seen     time.Time // of the last observation
 	answered bool      // it had an opinion then
 }
@@ -136,8 +136,8 @@ func (h *HPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 type podUsage struct{ usage, request int64 }
 
 // ReplicasByCPU returns the number of replicas by utilisation of the cpu requests, and that
-// utilisation in percent, before windows, rates and bounds. The error says which metric or
-// request is missing.
+// utilisation in percent, before windows, rates and bounds. The error names the metric or
+// request that is missing.
 func (h *HPA) ReplicasByCPU(o *mpa.Observation) (replicas int32, utilisation int64, err error) {
 	var measured []podUsage
 	var unready, missing []int64 // requests

@@ -25,12 +25,12 @@ const (
 
 // KPAConfig has the settings of Knative's autoscaler that a service may change.
 type KPAConfig struct {
-	// Rate says that requests per second are the metric, not requests at once.
+	// Rate: requests per second are the metric, not requests at once.
 	Rate bool
 	// Target of the metric in a pod, of which the autoscaler aims at .7; 0 = the default.
 	Target float64
 	// Limit is the hard limit, containerConcurrency, and then also the target of requests at
-	// once; 0 = none.
+	// once; 0 = unlimited.
 	Limit int32
 }
 
@@ -41,14 +41,14 @@ type KPA struct {
 	cfg    KPAConfig
 	bounds mpa.Range
 	seen   []timed[float64] // the metric
-	panics time.Time        // since when there is panic; zero = there is none
+	panics time.Time        // start of the panic; zero = no panic
 	most   int32            // replicas wanted in this panic
 }
 
 // NewKPA returns an agent without memory.
 func NewKPA(t mpa.Target, cfg KPAConfig) *KPA { return &KPA{cfg: cfg, bounds: t.Replicas} }
 
-// target is what the autoscaler aims at in a pod.
+// target returns the value per pod that the autoscaler aims at.
 func (a *KPA) target() float64 {
 	switch {
 	case a.cfg.Target > 0:
@@ -79,7 +79,7 @@ func (a *KPA) Recommend(o *mpa.Observation) mpa.Recommendation {
 	}
 	pods := float64(max(1, ready(o)))
 	if first && pods > 1 {
-		a.panics, a.most = o.Time, int32(pods) // it begins so, as it has seen nothing yet
+		a.panics, a.most = o.Time, int32(pods) // it begins in panic, as it has no measurements yet
 	}
 	up, down := math.Ceil(kpaUp*pods), math.Floor(pods/kpaDown)
 	within := func(wanted float64) int32 { return int32(min(max(wanted, down), up)) }
@@ -112,7 +112,8 @@ func ready(o *mpa.Observation) int {
 	return n
 }
 
-// mean of the metric over a window, or its last value where the window has none.
+// mean returns the mean of the metric over a window, or its last value if the window is
+// empty.
 func (a *KPA) mean(now time.Time, window time.Duration) float64 {
 	sum, n := 0.0, 0
 	for _, v := range a.seen {

@@ -12,7 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// A LimitSpec says how the limit of requests at once in a pod is learned.
+// A LimitSpec configures how the limit of requests at once in a pod is learned.
 type LimitSpec struct {
 	Learner     string  `json:"learner"`
 	Min         int32   `json:"min"`
@@ -32,36 +32,37 @@ const (
 	limitNoise = .03
 	// limitFailing is the share of requests that fail from which on a window is worse.
 	limitFailing = .02
-	// limitBlamed is the share of requests that fail before from which on more of them say nothing:
-	// they had begun to.
+	// limitBlamed is the share of requests that fail before a change of the limit from which
+	// on further failures are not blamed on it.
 	limitBlamed = .05
-	// limitMoved is the factor of the demand from which on the workload is another one, e^.4.
+	// limitMoved is the factor of the demand from which on the workload counts as another
+	// one, e^.4.
 	limitMoved = 1.49
-	// limitWorse is how many limits that were worse are remembered.
+	// limitWorse is the number of worse limits that are remembered.
 	limitWorse = 16
-	// limitSeen is how long the last pod may take to a limit that was asked for.
+	// limitSeen is the longest time for the last pod to receive a new limit.
 	limitSeen = 5 * time.Minute
-	// limitKills is how long after a higher limit a kill takes it back.
+	// limitKills is the time after a higher limit during which a kill takes it back.
 	limitKills = 15 * time.Minute
-	// limitLooks is how many measurements a first limit takes, and limitRoom how much more it
-	// lets inside than there was.
+	// limitLooks is the number of measurements before a first limit, and limitRoom the first
+	// limit ÷ the largest number inside so far.
 	limitLooks = 12
 	limitRoom  = 1.5
 )
 
-// A WorseLimit is a limit at which pods did worse than at the one before, From. As long as a
-// request takes Demand at From, no limit beyond From on that side is wanted.
+// A WorseLimit is a limit at which pods did worse than at From, the one before. While a
+// request takes Demand at From, no limit beyond From on that side is allowed.
 type WorseLimit struct {
 	Time   time.Time `json:"time"`
 	From   int32     `json:"from"`
 	Limit  int32     `json:"limit"`
 	Demand float64   `json:"demand,omitempty"` // core-seconds a request; 0 = not known
-	Failed bool      `json:"failed,omitempty"` // requests did, which may have had another cause
+	Failed bool      `json:"failed,omitempty"` // requests failed, perhaps by another cause
 	Reason string    `json:"reason"`
 }
 
-// worseStill reports whether a limit still counts as worse. Where requests failed it is tried again
-// after a time, which doubles with each time that it has failed.
+// worseStill reports whether a limit still counts as worse. If requests failed there it is
+// tried again after a wait that doubles with each failure.
 func (l *Limits) worseStill(now time.Time, w *WorseLimit) bool {
 	if !w.Failed {
 		return true
@@ -75,7 +76,7 @@ func (l *Limits) worseStill(now time.Time, w *WorseLimit) bool {
 	return now.Before(last.Add(min(blamedLongest, blamedAgain<<min(max(times, 0), 8))))
 }
 
-// A limitWindow is what a pod did in a window at a limit.
+// A limitWindow holds the measurements of a pod in a window at a limit.
 type limitWindow struct {
 	Time    time.Time `json:"time"`
 	Limit   int32     `json:"limit"`
@@ -87,22 +88,22 @@ type limitWindow struct {
 	Demand  float64   `json:"demand,omitempty"` // core-seconds a request; 0 = not known
 }
 
-// Limits learns the limit of a pod beside any agent. It takes a limit back at which pods do
+// Limits learns the limit of a pod next to any agent. It takes back a limit at which pods do
 // worse than before, and remembers it.
 type Limits struct {
 	capacity *Capacity
-	last     limitWindow // of the limit in force; zero = none yet
-	before   limitWindow // the last one at the limit before; zero = nothing is to be compared
-	settled  limitWindow // that one, once the comparison has ended: kills still count
-	asked    int32       // the limit asked for last
+	last     limitWindow // of the active limit; zero = no window yet
+	before   limitWindow // the last one at the limit before; zero = no comparison
+	settled  limitWindow // before, once the comparison has ended: kills still count
+	asked    int32       // the limit requested last
 	askedAt  time.Time
 	trials   int       // windows since the limit changed
-	since    time.Time // when the change was asked for; where somebody else made it, was seen
+	since    time.Time // when the change was requested or, if made by others, seen
 	inside   float64   // the most requests in a pod while there was no limit
-	looks    int       // how often that was measured
+	looks    int       // number of measurements of inside
 	worse    []WorseLimit
-	bounded  bool        // the limit that was said last is below that of the pod's capacity,
-	within   podCapacity // and what a pod takes with it
+	bounded  bool        // the last recommended limit is below that of the pod's capacity,
+	within   podCapacity // and the load that a pod serves with it
 }
 
 // NewLimits returns one without memory. Errors name the setting.
@@ -117,8 +118,8 @@ func NewLimits(t mpa.Target, spec LimitSpec) (*Limits, error) {
 	return &Limits{capacity: c}, nil
 }
 
-// Known returns what is known of a pod; false = nothing yet. The rate is that of the limit that was said
-// last, where that is below PodLimit.
+// Known returns the knowledge of a pod; false = nothing yet. The rate is that of the last
+// recommended limit if that is below PodLimit.
 func (l *Limits) Known() (Known, bool) {
 	k, ok := l.capacity.Known()
 	if l.bounded {
@@ -161,7 +162,7 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	}
 	r := l.capacity.say(o)
 	if n := len(l.worse); r.Limit == 0 && n > 0 && l.worse[n-1].Limit == l.last.Limit {
-		// No pod tells anything where the limit in force takes all of them down.
+		// If the active limit takes all pods down, no pod measures anything.
 		r.Limit, r.Reason = l.worse[n-1].From, l.worse[n-1].Reason
 		l.ask(o, r.Limit)
 		return r
@@ -178,7 +179,7 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 		if !l.worseStill(o.Time, &w) {
 			continue
 		}
-		// The guard of memory stands above all.
+		// The guard of memory takes precedence over all.
 		if bound := int32(min(float64(w.From), most)); w.Limit > w.From && r.Limit > bound || w.Limit < w.From && r.Limit < bound {
 			r.Limit, r.Reason, back = bound, fmt.Sprintf("%d requests at once, not %d: %s", bound, w.Limit, w.Reason), true
 			beyond = beyond || w.Limit > w.From && now > bound || w.Limit < w.From && now < bound
@@ -195,7 +196,7 @@ func (l *Limits) look(o *mpa.Observation) mpa.Recommendation {
 	return r
 }
 
-// ask remembers a limit that is asked for, and since when another one than that in force is.
+// ask records the requested limit, and the time since when it differs from the active one.
 func (l *Limits) ask(o *mpa.Observation, limit int32) {
 	if limit == o.Gates.Limit {
 		return
@@ -205,8 +206,8 @@ func (l *Limits) ask(o *mpa.Observation, limit int32) {
 	}
 }
 
-// first is the limit of pods that have none: nothing is known of them yet, so it lets in what
-// there was and half as much again. It has no opinion before that was measured for a while.
+// first returns the limit of pods without one: limitRoom times the largest number inside so
+// far, or that of r if larger. It has no opinion before limitLooks measurements.
 func (l *Limits) first(o *mpa.Observation, r mpa.Recommendation) mpa.Recommendation {
 	if pods := ready(o); pods > 0 {
 		l.inside, l.looks = max(l.inside, o.Gates.Inside.Value/float64(pods)), l.looks+1
@@ -220,8 +221,8 @@ func (l *Limits) first(o *mpa.Observation, r mpa.Recommendation) mpa.Recommendat
 	return r
 }
 
-// forget drops what was worse than the limit in force where a request there takes much more or
-// less cpu than it did: the workload is another one. What was not known then is noted.
+// forget drops limits worse than the active one if the cpu of a request there has moved much:
+// the workload is another one. It fills in a demand that was unknown then.
 func (l *Limits) forget() {
 	n := &l.last
 	l.worse = slices.DeleteFunc(l.worse, func(w WorseLimit) bool {
@@ -234,14 +235,14 @@ func (l *Limits) forget() {
 	}
 }
 
-// follow sees a change of the limit in force, and pods that are killed for their memory after
-// one that raised it.
+// follow detects a change of the active limit, and pods that are killed for their memory
+// after one that raised it.
 func (l *Limits) follow(o *mpa.Observation) {
 	now := o.Gates.Limit
 	if now > 0 && now != l.last.Limit {
 		l.before, l.settled, l.since = limitWindow{}, limitWindow{}, o.Time
 		if now == l.asked {
-			// The first pods may have had it for that long.
+			// The first pods may have had it since the request.
 			l.before = l.last
 			if earliest := o.Time.Add(-limitSeen); l.askedAt.After(earliest) {
 				l.since = l.askedAt
@@ -310,7 +311,7 @@ func (l *Limits) judge(o *mpa.Observation, w *capacity.Window) {
 	}
 }
 
-// reject remembers that the limit in force is worse than the one before.
+// reject remembers that the active limit is worse than the one before.
 func (l *Limits) reject(now time.Time, why string) {
 	w := WorseLimit{Time: now, From: l.before.Limit, Limit: l.last.Limit, Demand: l.before.Demand, Reason: why}
 	if l.worse = append(l.worse, w); len(l.worse) > limitWorse {
@@ -361,12 +362,12 @@ func (l *Limits) UnmarshalJSON(data []byte) error {
 type Limited struct {
 	Agent  mpa.Agent
 	Limits *Limits
-	// Asks: the pods' limit may be changed; else it is only learned.
+	// Asks: the pods' limit may be changed; otherwise it is only learned.
 	Asks bool
 	said mpa.Recommendation
 }
 
-// Said is what Limits said last.
+// Said returns the last recommendation of Limits.
 func (a *Limited) Said() mpa.Recommendation { return a.said }
 
 // Recommend implements [mpa.Agent].
@@ -377,7 +378,7 @@ func (a *Limited) Recommend(o *mpa.Observation) mpa.Recommendation {
 		return r
 	}
 	if c := a.Limits.capacity; o.Gates.Limit > 0 && len(c.windows) == 0 && c.other.Lost == 0 {
-		return r // first what there is is measured
+		return r // the present limit is measured first
 	}
 	if r.Limit = a.said.Limit; r.Limit != o.Gates.Limit && a.said.Reason != r.Reason {
 		r.Reason = a.said.Reason + "; " + r.Reason

@@ -11,13 +11,13 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/guard"
 )
 
-// Predictive sizes a workload for what the next minutes are expected to ask of it, with
-// the least slack that keeps its SLO.
+// Predictive sizes a workload for the load that it expects in the next minutes, with the
+// least slack that keeps its SLO.
 //
 // The demand is requests per second times the cpu of one, both as measured (cpu alone,
 // where there is no rate). It expects the largest of the demand now, along its trend, and
 // as usual at this time of day. A pod with l cores of work gets l + β·√l (the square-root
-// rule of staffing: queues come from the noise around the mean). β, the slack, grows when
+// rule of staffing: the noise around the mean causes queues). β, the slack, grows when
 // latency exceeds the promised percentile although the demand was as planned, and shrinks
 // while latency is far below.
 //
@@ -26,7 +26,7 @@ import (
 // peak of a day with a margin.
 type Predictive struct {
 	target mpa.Target
-	cost   float64 // core-seconds of a request; 0 = not known
+	cost   float64 // core-seconds of a request; 0 = unknown
 	slack  float64 // β, in √cores
 	turned time.Time
 	// fewest pods that kept the SLO, which holds until a time, and how many times in a row
@@ -41,7 +41,7 @@ type Predictive struct {
 	// usual is the demand in cores by slot of the day, a mean that forgets, and scatter its
 	// mean deviation. Slots never observed are NaN.
 	usual, scatter []float64
-	slot           int // of seen; −1 = none
+	slot           int // of seen; −1 = no slot yet
 	seen           []float64
 
 	memory   []mpa.ContainerMemory
@@ -56,7 +56,7 @@ type Predictive struct {
 const (
 	predictSlot    = 5 * time.Minute
 	predictSlots   = int(day / predictSlot)
-	predictHorizon = 10 * time.Minute // of what is usual
+	predictHorizon = 10 * time.Minute // of the usual demand
 	predictForget  = .5               // weight of the newest day
 	predictTrend   = 4 * time.Minute  // from which the trend is computed,
 	predictAhead   = 90 * time.Second // and how far ahead it is used
@@ -81,8 +81,8 @@ const (
 	sizeCalm    = 20 * time.Minute // without a change, before pods become fewer and larger
 
 	memoryMargin = 1.2 // of the peak
-	memorySway   = .7  // of what memory moves by, over the peak
-	memoryKill   = 1.1 // of what a container had that ran out of it
+	memorySway   = .7  // of the sway of memory, over the peak
+	memoryKill   = 1.1 // of the request of a container that ran out of memory
 	memoryTight  = .5  // of either: with less, memory grows
 )
 

@@ -38,8 +38,8 @@ func (p *Predictive) expected(now time.Time, demand float64) (cores float64, why
 	p.demand = append(since(p.demand, now.Add(-predictTrend)), timed[float64]{now, demand})
 	p.learn(now, demand)
 	cores, why = demand, "asked for"
-	// A step enters the window of the rate bit by bit: the rise in half of the window comes
-	// once more. A rise that repeats within predictQuiet is no step.
+	// A step enters the window of the rate bit by bit: the rise in half of the window is
+	// added once more. A rise that repeats within predictQuiet is no step.
 	for _, d := range p.demand {
 		if now.Sub(d.time) <= predictJump && demand > predictSteep*d.value {
 			if since := now.Sub(p.jumped); since > predictQuiet {
@@ -106,7 +106,7 @@ func (p *Predictive) learn(now time.Time, cores float64) {
 	p.seen = append(p.seen, cores)
 }
 
-// ahead returns the largest usual demand of the slots up to the horizon; 0 = not known.
+// ahead returns the largest usual demand of the slots up to the horizon; 0 = unknown.
 func (p *Predictive) ahead(now time.Time) float64 {
 	most := 0.0
 	for d := time.Duration(0); d <= predictHorizon; d += predictSlot {

@@ -10,7 +10,7 @@ func (Static) Recommend(*mpa.Observation) mpa.Recommendation {
 	return mpa.Recommendation{Source: "static", Reason: "static sizes are never changed"}
 }
 
-// MarshalJSON implements [mpa.Stateful]: there is nothing to remember.
+// MarshalJSON implements [mpa.Stateful]: the state is empty.
 func (Static) MarshalJSON() ([]byte, error) { return []byte("{}"), nil }
 
 // UnmarshalJSON implements [mpa.Stateful].

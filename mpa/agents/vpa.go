@@ -19,7 +19,7 @@ type VPAConfig struct {
 	Margin float64
 	// HalfLife of a sample's weight.
 	HalfLife time.Duration
-	// PeakWindow is how long one peak of memory stands for.
+	// PeakWindow is the time for which one peak of memory counts.
 	PeakWindow time.Duration
 	// A container that ran out of memory gets more: by a factor or by an amount in bytes,
 	// whichever is larger.
@@ -27,8 +27,8 @@ type VPAConfig struct {
 	BumpBytes  int64
 	// Least is the smallest pod; its containers share it.
 	Least mpa.Resources
-	// Settled is how long after a change a difference of Significant, as a share, suffices
-	// for the next.
+	// Settled is the time after a change from which on a difference of Significant, as a
+	// share, suffices for the next.
 	Settled     time.Duration
 	Significant float64
 	MaxAge      time.Duration
@@ -171,7 +171,7 @@ func (v *VPA) Estimate(i int) (e Estimate, ok bool) {
 	}, true
 }
 
-// afterKills raises an estimate of container i to what a kill proved to be needed: among the
+// afterKills raises an estimate of container i to the need that a kill proved: among the
 // samples of many pods those of one reach no percentile.
 func (v *VPA) afterKills(i int, e Estimate) Estimate {
 	needed := mpa.Resources{Memory: mpa.Scale(v.containers[i].needed.Max(), 1+v.cfg.Margin)}
@@ -210,7 +210,7 @@ func (v *VPA) Observe(o *mpa.Observation) {
 	}
 }
 
-// sample adds what is new of a container of a pod.
+// sample adds the new samples of a container of a pod.
 func (v *VPA) sample(now time.Time, i int, f *podMemory, c *mpa.Container) {
 	u := &v.containers[i]
 	if c.Killed.After(f.killed) {

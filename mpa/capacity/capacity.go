@@ -14,7 +14,7 @@ func around(value, relative float64) Interval {
 	return Interval{value, value * max(0, 1-1.96*relative), value * (1 + 1.96*relative)}
 }
 
-// Capacity is what one pod can take.
+// Capacity is the load that one pod can serve.
 type Capacity struct {
 	Limit            int      `json:"limit"`            // requests at once
 	Rate             Interval `json:"rate"`             // answers a second at the limit
@@ -22,8 +22,8 @@ type Capacity struct {
 	Demand           Interval `json:"demand"`           // core-seconds a request alone
 	Wait             Interval `json:"wait"`             // seconds a request waits for others
 	Contention       Interval `json:"contention"`       // share of the demand that each other request adds
-	MemoryPerRequest Interval `json:"memoryPerRequest"` // bytes, at most; 0 = not known
-	Cores            float64  `json:"cores"`            // the quota that this holds for; 0 = not known
+	MemoryPerRequest Interval `json:"memoryPerRequest"` // bytes, at most; 0 = unknown
+	Cores            float64  `json:"cores"`            // the quota that this holds for; 0 = unknown
 	Reason           string   `json:"reason"`
 }
 
@@ -32,8 +32,8 @@ func (c *Capacity) Network() Network {
 	return Network{Demand: c.Demand.Value, Contention: c.Contention.Value, Wait: c.Wait.Value, Cores: c.Cores}
 }
 
-// Size returns the capacity that a pod with other cores would have by the same demand and
-// wait, at its best limit up to most. It is an error where demand or cores are not known.
+// Size returns the capacity of a pod with other cores by the same demand and wait, at its
+// best limit up to most. It fails if demand or cores are unknown.
 func (c *Capacity) Size(cores float64, most int) (Capacity, error) {
 	if !(c.Demand.Value > 0) || !(c.Cores > 0) {
 		return Capacity{}, fmt.Errorf("what another size gives is not known: the cpu of the windows is missing, or its quota")

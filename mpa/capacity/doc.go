@@ -1,14 +1,14 @@
-// Package capacity learns what one pod can take: how many requests at once, at what rate,
-// and why, from windows of a second or more in which cpu, answers and the number inside
-// were measured.
+// Package capacity learns the load that one pod can serve: how many requests at once, at
+// which rate, and why, from windows of a second or more in which cpu, answers and the number
+// inside were measured.
 //
-// A [Window] is one measurement. A [Trial] adds windows at one limit until their
-// throughput is known well enough. A [Learner] says which limit to try next, is told what
-// came of it, and estimates a [Capacity]. A [Guard] keeps what a learner tries below what
-// the memory can hold. [New] makes a guarded learner by name.
+// A [Window] is one measurement. A [Trial] adds windows at one limit until their throughput
+// is precise enough. A [Learner] proposes the next limit, learns from its windows and
+// estimates a [Capacity]. A [Guard] keeps the limits of a learner below those that the memory
+// can hold. [New] makes a guarded learner by name.
 //
-// The package knows no Kubernetes, no clock and, but for the streams that a seed begins,
-// no randomness: the same windows give the same limits.
+// The package uses no Kubernetes, no clock and no randomness except the streams of a seed:
+// the same windows give the same limits.
 //
 // # Sources
 //

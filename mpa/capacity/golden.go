@@ -7,7 +7,7 @@ import "fmt"
 // limit that failed counts as having no throughput. At the end it stays.
 type golden struct {
 	list      []int
-	low, high int // what is left, both included
+	low, high int // the remaining range, both included
 	rates     map[int]float64
 	best      int // place
 	noise     float64
@@ -46,7 +46,7 @@ func (g *golden) Next() int {
 }
 
 func (g *golden) Tell(w Window) {
-	// The guard may have held the limit: what was asked for is then taken to be no better.
+	// The guard may have held the limit: the proposed one is then assumed to be no better.
 	asked := -1
 	for i, n := range g.list {
 		if n == g.Next() {

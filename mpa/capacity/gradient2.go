@@ -30,7 +30,7 @@ func (g *gradient2) Tell(w Window) {
 		g.long *= .95
 	}
 	if w.Inside.Known && w.Inside.Number < g.limit/2 {
-		return // what does not fill its limit says nothing of it
+		return // a limit that is not filled shows nothing
 	}
 	gradient := max(.5, min(1, gradientTolerance*g.long/short))
 	g.set(g.limit*(1-gradientSmoothing) + gradientSmoothing*(g.limit*gradient+gradientQueue))

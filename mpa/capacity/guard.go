@@ -6,25 +6,25 @@ import (
 )
 
 const (
-	// memoryShare of the limit is what a guard lets a pod take.
+	// memoryShare is the share of the memory limit that a guard lets a pod use.
 	memoryShare = .85
-	// mostShare of it that a guard may be told to let it take.
+	// mostShare is the largest share that a guard may be set to.
 	mostShare = .95
 	// afterKill is the share of a limit at which a pod failed that may be tried again.
 	afterKill = .7
 )
 
-// A Guard bounds the limits that are tried by what is known of the memory. What a pod holds
-// is at most proportional to what is inside, as its rest is not negative: n requests inside
-// that took a share m of the memory limit allow n · .85 ÷ m. The largest memory per request
-// counts, of the windows with about as many inside as the last one's limit, or as there ever
-// were, since the last drift. After failures
-// at n nothing above .7 n is tried until drift.
+// A Guard bounds the limits to try by the measured memory. The memory of a pod is at most
+// proportional to the number inside, as the rest of its memory is not negative: n requests
+// inside that took a share m of the memory limit allow n · .85 ÷ m. The largest memory per
+// request counts, of the windows since the last drift with about as many inside as the last
+// one's limit or as the largest number so far. After failures at n nothing above .7 n is
+// tried until drift.
 type Guard struct {
 	Share  float64 // of the memory limit that may be taken; 0 = .85
 	seen   []perRequest
 	last   float64 // limit
-	failed float64 // the smallest limit at which the pod failed; 0 = none
+	failed float64 // the smallest limit at which the pod failed; 0 = no failure
 	memory float64 // the limit, in bytes
 }
 
@@ -37,7 +37,7 @@ type perRequest struct{ limit, inside, share float64 }
 // theirs.
 const near = .85
 
-// Tell takes a window.
+// Tell adds a window.
 func (g *Guard) Tell(w Window) {
 	if w.Check() != nil || !w.Limit.Known || w.Limit.Number == 0 {
 		return
@@ -51,7 +51,7 @@ func (g *Guard) Tell(w Window) {
 	if !share.Known || !w.Inside.Known {
 		return
 	}
-	// With less than one inside nothing can be said of one.
+	// A mean below one inside is counted as one.
 	each := share.Number / max(1, w.Inside.Number)
 	g.memory = w.MemoryLimit.Number
 	for i := range g.seen {
@@ -65,7 +65,7 @@ func (g *Guard) Tell(w Window) {
 
 func (p *perRequest) add(inside, each float64) {
 	switch {
-	case inside < near*p.inside: // it tells less
+	case inside < near*p.inside: // it shows less
 	case p.inside < near*inside:
 		p.inside, p.share = inside, each
 	default:
@@ -73,7 +73,7 @@ func (p *perRequest) add(inside, each float64) {
 	}
 }
 
-// Most returns the largest limit that may be tried; at least 1, +Inf = nothing is known.
+// Most returns the largest limit that may be tried, at least 1; +Inf = unknown.
 func (g *Guard) Most() float64 {
 	most := math.Inf(1)
 	if each := g.largest(); each > 0 {
@@ -104,10 +104,10 @@ func (g *Guard) largest() float64 {
 	return each
 }
 
-// Drift forgets what was known: the workload has changed.
+// Drift forgets the windows and the failures: the workload has changed.
 func (g *Guard) Drift() { *g = Guard{Share: g.Share} }
 
-// Reason says what bounds the limit, or nothing.
+// Reason names the bound of the limit, or is empty.
 func (g *Guard) Reason() string {
 	most := g.Most()
 	switch {
@@ -127,7 +127,7 @@ type guarded struct {
 	told     bool
 }
 
-// A drifter is a learner that says when the workload has changed.
+// A drifter is a learner that reports whether the workload has changed.
 type drifter interface{ drifted() bool }
 
 func (g *guarded) Next() int { return g.bound(g.learner.Next()) }
@@ -135,11 +135,11 @@ func (g *guarded) Next() int { return g.bound(g.learner.Next()) }
 // bound returns the largest limit of the settings up to n that the guard lets pass.
 func (g *guarded) bound(n int) int {
 	if n > g.settings.Max || n < g.settings.Min {
-		n = g.settings.down(float64(n)) // windows at other limits were told
+		n = g.settings.down(float64(n)) // the learner has seen windows at other limits
 	}
 	most := g.guard.Most()
 	if !g.told {
-		most = float64(g.settings.Initial) // nothing is known of the memory
+		most = float64(g.settings.Initial) // the memory is still unknown
 	}
 	if float64(n) <= most {
 		return n
@@ -180,8 +180,7 @@ func (g *guarded) Estimate() (Capacity, bool) {
 	return c, true
 }
 
-// Most returns the largest limit that the guard of a learner lets it try; +Inf = nothing
-// bounds it.
+// Most returns the largest limit that the guard of a learner lets it try; +Inf = no bound.
 func Most(l Learner) float64 {
 	if g, ok := l.(*guarded); ok {
 		return g.guard.Most()

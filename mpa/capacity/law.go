@@ -20,7 +20,7 @@ func newLaw(s Settings) Learner { return &law{settings: s} }
 
 func (l *law) Tell(w Window) {
 	if w.Failing() {
-		return // what a dying pod used says nothing of its requests
+		return // the usage of a dying pod is not that of its requests
 	}
 	if l.trials = append(l.trials, w); len(l.trials) > lawTrials {
 		l.trials = l.trials[1:]

@@ -11,10 +11,10 @@ import (
 type Learner interface {
 	// Next is the limit to try now.
 	Next() int
-	// Tell says what came of the limit in the window, which need not be the one asked for.
-	// What is no window, or says neither limit nor answers, is left out.
+	// Tell adds the result of a window, whose limit need not be that of Next. It ignores a
+	// value that is no window or lacks limit or answers.
 	Tell(w Window)
-	// Estimate is what is known; false as long as no limit can be told from another.
+	// Estimate returns the learned capacity; false until limits can be told apart.
 	Estimate() (Capacity, bool)
 }
 
@@ -24,10 +24,10 @@ type Settings struct {
 	Initial  int // limit of the first trial; unguarded, paper draws its own
 	// Grid has the limits that may be tried, ascending; nil = all from Min to Max.
 	Grid []int
-	// Seed of what a learner draws.
+	// Seed of the random draws of a learner.
 	Seed uint64
-	// Noise is the relative deviation that one trial's throughput is taken to have before
-	// the trials tell; 0 = .05.
+	// Noise is the assumed relative deviation of one trial's throughput before trials measure
+	// it; 0 = .05.
 	Noise float64
 	// Share of the memory limit that the guard lets a pod take; 0 = .85.
 	Share float64
@@ -138,7 +138,7 @@ var kinds = []kind{
 	{"paper", "the published agent: tabular Q-learning (CCGrid 2021)", newPaper},
 }
 
-// Default is the learner that is used where none is named.
+// Default is the learner that is used if no name is given.
 const Default = "law+walk"
 
 // Names returns the names of the learners.
@@ -176,7 +176,7 @@ func New(name string, s Settings) (Learner, error) {
 	return nil, fmt.Errorf("unknown learner %q: there are %s", name, strings.Join(Names(), ", "))
 }
 
-// heard leaves out what is no trial.
+// heard drops windows that are no trial.
 type heard struct{ Learner }
 
 func (h heard) Tell(w Window) {
@@ -185,7 +185,7 @@ func (h heard) Tell(w Window) {
 	}
 }
 
-// usable says whether a window tells a limit from another.
+// usable reports whether a window distinguishes its limit from others.
 func usable(w *Window) bool {
 	return w.Check() == nil && w.Limit.Known && w.Limit.Number >= 1 && w.Limit.Number <= mostLimit && w.Answered.Known
 }

@@ -21,7 +21,7 @@ func (l *limiter) Estimate() (Capacity, bool) {
 	return f.capacity(l.Next(), l.rate, 1, "where "+l.name+" stands"), l.told
 }
 
-// hear takes a trial and returns the mean time inside, in seconds; 0 = not known.
+// hear adds a trial and returns the mean time inside, in seconds; 0 = unknown.
 func (l *limiter) hear(w *Window) (seconds float64) {
 	l.told, l.rate = true, w.rate().Number
 	if w.Limit.Number < float64(l.Next()) {

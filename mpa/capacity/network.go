@@ -5,7 +5,7 @@ import "math"
 // A Network is the closed network of one pod: a processor of some cores, and a wait for
 // others that does not depend on the load.
 type Network struct {
-	Demand     float64 // core-seconds a request with no other beside it
+	Demand     float64 // core-seconds of a request alone in the pod
 	Contention float64 // κ: each other request inside makes the demand larger by this share
 	Wait       float64 // seconds a request waits for others
 	Cores      float64 // that its requests can use at once; a single one uses one at most

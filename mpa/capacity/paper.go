@@ -8,15 +8,14 @@ import (
 
 // paper is the published agent to the letter (Schuler, Jamil, Kühl, 2021): Q-learning in
 // a table. Limits are 10, 30 … 310, or the grid of the settings. The state is the limit
-// with the bins of cpu and memory utilisation; an action goes one limit down, stays, or
-// goes one up, and the ends clip. The reward is the throughput ÷ the best seen, but 1
-// within 5 % of it. α is .5, γ .9; ε is 1 for fifty iterations, then falls by .995 each
-// down to .1.
+// with the bins of cpu and memory utilisation; an action moves one limit down, stays, or
+// moves one up, clipped at the ends. The reward is the throughput ÷ the best seen, but 1
+// within 5 % of it. α is .5, γ .9; ε is 1 for fifty iterations, then falls by .995 each down
+// to .1.
 //
-// What the source leaves open is chosen here: five equal bins of each utilisation, the
-// highest with all above; the first limit drawn; among equal actions it stays, then goes
-// down; the best throughput is updated after the reward, and is the first trial's for the
-// first reward.
+// The source leaves open, and this agent chooses: five equal bins of each utilisation, the
+// highest with all above; the first limit drawn; among equal actions to stay, then down; the
+// best throughput is updated after the reward, and is the first trial's for the first reward.
 type paper struct {
 	limits  []int
 	draw    func() (float64, int) // from [0, 1), and an action
@@ -26,7 +25,7 @@ type paper struct {
 	best    float64 // throughput
 	q       map[paperState][3]float64
 	state   paperState
-	action  int // that led to the limit tried; −1 = none
+	action  int // that led to the limit tried; −1 = no action yet
 	rate    float64
 	noise   float64
 	answer  int // place that the greedy action leads to
@@ -69,7 +68,7 @@ func newPaper(s Settings) Learner {
 
 func (p *paper) Next() int { return p.limits[p.at] }
 
-// bin of a utilisation; what is not measured counts as none.
+// bin returns the bin of a utilisation; a missing one counts as 0.
 func bin(share Value) int {
 	return max(0, min(paperBins-1, int(math.Floor(share.Number*paperBins))))
 }

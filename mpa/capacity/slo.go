@@ -9,12 +9,12 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// An SLO is what is promised: a percentile of latency, in seconds.
+// An SLO is a promised percentile of latency, in seconds.
 type SLO struct{ Percentile, Latency float64 }
 
-// A Size of a pod: cores, bytes, and what it costs in any unit; no Memory = it does not bind.
-// Share of the memory is what requests may take; 0 = .85. Min and Max bound the limit; 0 = nothing
-// does. Memory goes before Min.
+// A Size of a pod: cores, bytes, and its cost in any unit; no Memory = no bound by memory.
+// Share is the part of the memory that requests may use; 0 = .85. Min and Max bound the
+// limit; 0 = no bound. The bound by Memory takes precedence over Min.
 type Size struct {
 	Cores, Memory, Cost, Share float64
 	Min, Max                   int
@@ -40,8 +40,8 @@ const (
 // ForSLO returns the limit of a pod of a size, the rate of requests that it takes within
 // the SLO with headroom, and the mean number inside at that rate. Arrivals are Poisson;
 // the highest rate is found by bisection with the simulator of mpa/loadsim on the measured
-// demand, wait and contention. It is an error where those are not known, or where even
-// a request alone is too late.
+// demand, wait and contention. It fails if those are unknown or if even a request alone is
+// too late.
 func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, err error) {
 	switch {
 	case !(c.Demand.Value > 0) || !(c.Cores > 0):
@@ -113,7 +113,7 @@ func serve(m *Network, limit int, rate, percentile float64) (latency, inside flo
 	return latency, inside
 }
 
-// A Sized is what a pod of a size takes within an SLO.
+// A Sized is the load that a pod of a size serves within an SLO.
 type Sized struct {
 	Size   Size
 	Limit  int
@@ -122,8 +122,8 @@ type Sized struct {
 	Cost   float64 // of a request a second: cost ÷ rate; +Inf = the size cannot keep the SLO
 }
 
-// Best returns what each size takes within the SLO, the cheapest a request first; of equal
-// ones the order of the sizes stands.
+// Best returns the load that each size serves within the SLO, sorted by cost of a request;
+// equal ones keep the order of sizes.
 func Best(c *Capacity, slo SLO, sizes []Size) ([]Sized, error) {
 	var list []Sized
 	for i, size := range sizes {

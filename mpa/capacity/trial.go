@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Trial adds up the windows at one limit until their throughput is known: until half of
-// its 95 % interval is below Interval of it, or the windows are Longest together.
+// A Trial adds up the windows at one limit until half of the 95 % interval of their
+// throughput is below Interval of it, or the windows are Longest together.
 type Trial struct {
 	Interval float64       // share of the throughput; 0 = .03
 	Least    int           // windows at least; 0 = 2
@@ -18,8 +18,8 @@ type Trial struct {
 }
 
 // Add takes a window and returns the whole trial's where it has ended. A window at another
-// limit than those before begins another trial, as does one that is not later. What
-// cannot be a window is refused with its field.
+// limit than those before begins another trial, as does one that is not later. For an
+// impossible window it returns an error that names the field.
 func (t *Trial) Add(w Window) (whole Window, done bool, err error) {
 	if err := w.Check(); err != nil {
 		return Window{}, false, err

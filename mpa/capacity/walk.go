@@ -8,11 +8,11 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/learn/drift"
 )
 
-// walk begins with the law's limit and corrects it by what it sees: it tries what the law
-// proposes until that is where it stands, then a step up while the pod is not busy and a
-// step down while the law does not hold. Where nothing is left to try it freezes. A
-// change of the demand or of the throughput opens it again, and at times it looks whether
-// what it has seen since would have led elsewhere.
+// walk begins with the law's limit and corrects it by measurement: it tries the law's
+// proposals until it is at the proposed limit, then a step up while the pod is not busy and a
+// step down while the law does not hold. It freezes when no limit remains to try. A change of
+// the demand or of the throughput opens it again, and at growing intervals it checks whether
+// newer trials would have led elsewhere.
 type walk struct {
 	settings Settings
 	trials   []Window // that did not fail, since the last drift
@@ -21,9 +21,9 @@ type walk struct {
 	reason   string
 	frozen   bool
 	since    int // trials since it froze
-	look     int // when it looks again
+	look     int // number of trials after which it plans again
 	proposed int // proposals of the law since it opened
-	blocked  int // more than this the guard did not let it try; 0 = it has not
+	blocked  int // the guard allowed no limit above this; 0 = no such bound
 	changed  bool
 	model    fit // of the trials when it last planned
 	demand   *drift.PageHinkley
@@ -35,8 +35,8 @@ const (
 	pays       = .03  // a step up has to gain this in log throughput
 	costs      = .015 // a step down may cost this
 	mostRounds = 8    // proposals of the law before it freezes
-	retreat    = 2.5  // what failed is divided by this: requests may have become larger
-	mostPooled = 40   // trials that are remembered
+	retreat    = 2.5  // a limit that failed is divided by this: requests may have become larger
+	mostPooled = 40   // trials that are kept
 	busy       = .96  // of the quota: more inside cannot help
 )
 
@@ -142,8 +142,8 @@ func (l *walk) isDrift(w *Window) bool {
 	return found
 }
 
-// off asks a detector, which a walk that is not frozen sets again each time, so that only a
-// large change counts while the reference still moves.
+// off reports whether a detector finds drift. A walk that is not frozen sets the detector
+// again each time, so that only a large change counts while the reference still moves.
 func (l *walk) off(p *drift.PageHinkley, x float64, before int) bool {
 	if !l.frozen || !p.Ready() {
 		deviation := max(driftDeviation, l.model.noise*math.Sqrt(1+1/float64(before)))
@@ -175,7 +175,7 @@ func (l *walk) points() []point {
 	for i := range l.trials {
 		w := &l.trials[i]
 		if !w.saturated() {
-			continue // it tells the law's numbers, but not what the limit gives
+			continue // it shows the law's numbers, but not the throughput of the limit
 		}
 		n := int(w.Limit.Number)
 		k := slices.IndexFunc(list, func(p point) bool { return p.limit == n })
@@ -195,8 +195,8 @@ func (l *walk) points() []point {
 	return list
 }
 
-// beliefs in the log throughput of the limits that were tried: what was measured there,
-// and the law, which counts the less the worse it fits them.
+// beliefs returns the log throughput of the limits that were tried: the measured one combined
+// with the law's, whose weight falls with its misfit.
 func (l *walk) beliefs(f *fit, points []point) []float64 {
 	list := make([]float64, len(points))
 	misfit := 0.0
@@ -218,7 +218,7 @@ func (l *walk) beliefs(f *fit, points []point) []float64 {
 	return list
 }
 
-// plan decides what to try next.
+// plan chooses the next limit.
 func (l *walk) plan() {
 	l.model = fitTrials(l.trials, l.settings.noise())
 	f := &l.model
@@ -268,7 +268,7 @@ func (l *walk) settle(f *fit, limit int) {
 func (l *walk) propose(f *fit, points []point, at *point) (limit int, ok bool) {
 	sure := f.Network
 	if f.Contention == 0 && !l.frozen {
-		sure.Wait = f.waitUp // too much costs nothing where the top is flat
+		sure.Wait = f.waitUp // a wait too large costs nothing where the top is flat
 	}
 	n, _ := sure.Peak(l.settings.Max, goodShare)
 	n = l.settings.up(float64(n))
@@ -294,7 +294,7 @@ func (l *walk) propose(f *fit, points []point, at *point) (limit int, ok bool) {
 	return n, gain > costs || n < at.limit && gain > -costs
 }
 
-// step returns a limit beside the best one where it is not known whether it is better.
+// step returns a limit next to the best one if it may be better.
 func (l *walk) step(f *fit, points []point, best int) (limit int, ok bool) {
 	at := &points[best]
 	if up := l.settings.up(float64(at.limit) * stepFactor); up > at.limit && (l.blocked == 0 || at.limit < l.blocked) && !(at.busy.Known && at.busy.Number >= busy) {
@@ -310,8 +310,8 @@ func (l *walk) step(f *fit, points []point, best int) (limit int, ok bool) {
 	return 0, false
 }
 
-// doubtful says whether a limit below the best one may be better than the law thinks. What
-// a busy pod spends on its own crowd shows only below it.
+// doubtful reports whether a limit below the best one may be better than by the law. The cpu
+// that a busy pod spends on contention shows only below it.
 func (l *walk) doubtful(f *fit, points []point, best, down int) bool {
 	if !f.known || f.Contention > 0 {
 		return true

@@ -14,7 +14,7 @@ type Value struct {
 	Known  bool
 }
 
-// Some returns a value that is known.
+// Some returns a known value.
 func Some(number float64) Value { return Value{number, true} }
 
 // MarshalJSON implements [json.Marshaler].
@@ -35,8 +35,8 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &v.Number)
 }
 
-// A Window is what one pod did while its limit stayed the same. Every value may be
-// missing.
+// A Window holds the measurements of one pod while its limit stayed the same. Every value may
+// be missing.
 type Window struct {
 	Time        time.Time `json:"time"`                 // its end
 	Length      Value     `json:"length,omitzero"`      // seconds
@@ -51,11 +51,11 @@ type Window struct {
 	MemoryLimit Value     `json:"memoryLimit,omitzero"` // bytes; 0 = no limit
 }
 
-// slack is how far a measured amount may pass its bound by rounding and by clocks that are
-// read one after the other.
+// slack is the factor by which a measured amount may exceed its bound by rounding and by
+// clocks that are read one after the other.
 const slack = 1.25
 
-// Check returns an error that names the field of a window that cannot be what a pod did.
+// Check returns an error that names the field of a window that no pod can have.
 func (w *Window) Check() error {
 	for _, f := range []struct {
 		name  string
@@ -147,7 +147,7 @@ func (w *Window) population() float64 {
 	return w.Limit.Number
 }
 
-// saturated says whether the limit bound the requests.
+// saturated reports whether the limit bound the requests.
 func (w *Window) saturated() bool {
 	return !w.Inside.Known || w.Inside.Number >= .9*w.Limit.Number
 }
@@ -160,7 +160,7 @@ func (w *Window) Lost() float64 {
 	return w.Failed.Number / (w.Failed.Number + w.Answered.Number)
 }
 
-// Failing says whether the pod lost more than a twentieth of its requests.
+// Failing reports whether the pod lost more than a twentieth of its requests.
 func (w *Window) Failing() bool {
 	return w.Failed.Known && w.Failed.Number > 0 && w.Failed.Number > .05*w.Answered.Number
 }

@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// A Server may be asked. Objects name it; only the administrator says where it is, and
-// what identifies this program to it.
+// A Server may be queried. Objects name it; only the administrator sets its address and the
+// credentials of this program.
 type Server struct {
 	Name string `yaml:"name"`
 	// URL of its API without /api/v1, in http or https, without a user.
@@ -175,7 +175,7 @@ func (b *Basic) password() (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// identified adds what the transport of client-go does not know.
+// identified adds the credentials and headers that the transport of client-go lacks.
 type identified struct {
 	http.RoundTripper
 	*Server

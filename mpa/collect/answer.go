@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// short cuts what a server said for this program's log.
+// short shortens a server's answer for this program's log.
 func short(cause error) string {
 	const most = 300
 	text := fmt.Sprint(cause)
@@ -23,8 +23,8 @@ func short(cause error) string {
 }
 
 // promAnswer has a reason and a message if there is no vector. Both are this program's own
-// words: who may create an object need not be allowed to see what the servers answer. The
-// cause has the server's words.
+// words: a user who may create an object need not be allowed to see the answers of servers.
+// The cause has the server's words.
 type promAnswer struct {
 	vector          model.Vector
 	reason, message string
@@ -36,14 +36,15 @@ func (a *promAnswer) silent() bool {
 	return a.reason == "PrometheusUnreachable" || a.reason == "PrometheusTimeout"
 }
 
-// evaluate asks for an expression at the server's present time.
+// evaluate queries an expression at the server's present time.
 func evaluate(ctx context.Context, api promv1.API, expression string) promAnswer {
 	value, warnings, err := api.Query(ctx, expression, time.Time{})
 	if err != nil {
 		reason, message := explain(ctx, err)
 		return promAnswer{reason: reason, message: message, cause: err}
 	}
-	// Until Prometheus 2.54, notes arrive as warnings: that a name is not a counter's, say.
+	// Until Prometheus 2.54, notes arrive as warnings, for example that a name is not a
+	// counter's.
 	warnings = slices.DeleteFunc(warnings, func(w string) bool { return strings.HasPrefix(w, "PromQL info: ") })
 	if len(warnings) > 0 {
 		// A part of the data is missing, for example.
@@ -97,8 +98,8 @@ func (r *refused) explain() (reason, message string) {
 	}
 }
 
-// unreachable says why there was no answer, as far as that is not in the words of whatever is
-// there.
+// unreachable returns the reason that there was no answer, unless it is in the words of
+// another program at that address.
 func unreachable(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {

@@ -32,7 +32,7 @@ type Collector struct {
 // is observed later.
 var ErrBusy = errors.New("Prometheus answers as many queries as it may already")
 
-// A Problem says why something was not measured, for people who can mend it.
+// A Problem is the reason that something was not measured, for people who can mend it.
 type Problem struct {
 	Source  string // usage, rate, latency, throughput or gates
 	Reason  string // one word in CamelCase
@@ -41,7 +41,7 @@ type Problem struct {
 
 func (p *Problem) Error() string { return p.Source + ": " + p.Message }
 
-// The sources of a [Problem]: what is measured.
+// The sources of a [Problem].
 const (
 	Usage      = "usage"
 	Rate       = "rate"
@@ -53,9 +53,9 @@ const (
 // usages are by pod and container.
 type usages map[string]map[string]mpa.Usage
 
-// Observe measures a workload. What could not be measured is missing, and the problems say
-// why. An error is a failure of this program, not of the workload; after [ErrBusy] nothing
-// was queried.
+// Observe measures a workload. Values that could not be measured are missing, and the
+// problems give the reasons. An error is a failure of this program, not of the workload;
+// after [ErrBusy] nothing was queried.
 func (c *Collector) Observe(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, now time.Time) (*mpa.Observation, []Problem, error) {
 	pods, err := w.IndexedPods(ctx, c.Client)
 	if err != nil {
@@ -212,8 +212,8 @@ func stale(ob *mpa.Observation, maxAge time.Duration, known []Problem) []Problem
 	return problems
 }
 
-// podOf translates a pod for decisions, with the listed containers; with none listed, with
-// all but init containers.
+// podOf translates a pod for decisions, with the listed containers; if the list is empty,
+// with all but init containers.
 func podOf(pod *corev1.Pod, listed []string) mpa.Pod {
 	p := mpa.Pod{Name: pod.Name, Phase: phaseOf(pod.Status.Phase), Deleting: pod.DeletionTimestamp != nil}
 	if t := pod.Status.StartTime; t != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// What queue-proxy of Knative v0.48 says with request-metrics-protocol prometheus: requests as they
-// come to it, those that it refuses included, and as the containers take them, without those that wait.
-// A status that no request had has no series. Containers of the Service may say the same of themselves.
+// The metrics of queue-proxy of Knative v0.48 with request-metrics-protocol prometheus:
+// requests on arrival, including refused ones, and requests in the containers, without those
+// that wait. A status that no request had has no series. Containers of the Service may export
+// the same names.
 const (
 	knativeOf      = `container=~"(queue-proxy)?", namespace="$namespace", pod=~"$pods"`
 	knativeGood    = `http_response_status_code!~"5..", ` + knativeOf
@@ -23,8 +24,8 @@ const (
 	knativeLatency = `histogram_quantile(%g, sum by (le) (rate(http_server_request_duration_seconds_bucket{` + knativeGood + `}[1m])))`
 	// knativeInside is the mean number in the containers by Little's law: the seconds that requests were there, a second.
 	knativeInside = `sum(rate(kn_serving_invocation_duration_seconds_sum{` + knativeOf + `}[1m]))`
-	// activatorLost are the requests that the activator answered with an error, its own or a pod's. Where
-	// it is not in the path, or nobody asks it, there are none.
+	// activatorLost are the requests that the activator answered with an error, its own or a
+	// pod's. They are 0 if it is not in the path or not scraped.
 	activatorLost = `sum(rate(http_server_request_duration_seconds_count{http_response_status_code=~"5..", ` + activatorOf + `}[1m])) or 0 * ` + knativeAll
 	activatorOf   = `kn_revision_name="$revision", k8s_namespace_name="$namespace"`
 )
@@ -42,14 +43,14 @@ var knativeQueries = []struct{ source, field, text string }{
 // knativeBounds are those of queue-proxy's histogram, in seconds.
 var knativeBounds = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 
-// KnativeLatency are the bounds of an SLO that queue-proxy's histogram can tell of.
+// KnativeLatency returns the bounds of an SLO that queue-proxy's histogram can measure.
 func KnativeLatency() (least, most time.Duration) {
 	of := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 	return of(knativeBounds[0]), of(knativeBounds[len(knativeBounds)-1])
 }
 
-// knativeLate asks for the requests that were answered later than the last bound up to seconds, and
-// which series tell. Where nothing was answered, but the buckets are there, there are none.
+// knativeLate is a query for the requests of the series of that were answered later than the
+// last bound up to seconds. It is 0 if nothing was answered but the buckets exist.
 func knativeLate(seconds float64, of string) string {
 	bound := knativeBounds[0]
 	for _, b := range knativeBounds {
@@ -62,13 +63,14 @@ func knativeLate(seconds float64, of string) string {
 		le, of, knativeOf)
 }
 
-// Served is what one Revision of a Knative Service does, in requests a second: all that come, those
-// that are lost, and those that are answered later than the SLO's latency, rounded down to a bound of
-// queue-proxy's histogram. What waits or is lost in the activator counts.
+// Served is the load of one Revision of a Knative Service, in requests a second: all that
+// arrive, those that are lost, and those that are answered later than the SLO's latency,
+// rounded down to a bound of queue-proxy's histogram. Requests that wait or are lost in the
+// activator count.
 type Served struct{ Requests, Lost, Late mpa.Metric }
 
-// Served asks for a Revision of an object's target and its pods. What is not measured is missing, and
-// the problems say why.
+// Served queries a Revision of an object's target and its pods. Values that are not measured
+// are missing, and the problems give the reasons.
 func (p *Prometheus) Served(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, revision string, pods []string) (s Served, problems []Problem, err error) {
 	seconds := o.Spec.SLO.Latency.Target.Seconds()
 	fill := filler(o, pods)
@@ -97,7 +99,7 @@ func (p *Prometheus) Served(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 			problems = append(problems, *q.problem)
 		}
 	}
-	// The activator counts what the pods answer too.
+	// The activator also counts the answers of the pods.
 	unseen := max(0, before.Value-s.Lost.Value)
 	s.Requests.Value += unseen
 	s.Lost.Value += unseen

@@ -24,11 +24,11 @@ const (
 	DefaultMemory = `max by (pod, container) (container_memory_working_set_bytes{namespace="$namespace", pod=~"$pods", container!="", container!="POD"})`
 )
 
-// GateWindow is over what the queries of gates and of queue-proxy take their means: [1m].
+// GateWindow is the window of the means in the queries of gates and of queue-proxy: [1m].
 const GateWindow = time.Minute
 
-// gateQueries ask for what the gates of the pods measure. Rate and throughput stand for those
-// that the object does not ask for in its own way.
+// gateQueries query the measurements of the pods' gates. Rate and throughput replace those
+// that the object has no query for.
 var gateQueries = []struct{ source, field, text string }{
 	{Rate, "rate", `sum(rate(sigma_gate_requests_total{namespace="$namespace", pod=~"$pods"}[1m]))`},
 	{Throughput, "throughput", `sum(rate(sigma_gate_requests_total{result="answered", namespace="$namespace", pod=~"$pods"}[1m]))`},
@@ -36,7 +36,7 @@ var gateQueries = []struct{ source, field, text string }{
 	{Gates, "waiting", `sum(sigma_gate_waiting{namespace="$namespace", pod=~"$pods"})`},
 	{Gates, "arriving", `sum(rate(sigma_gate_requests_total{namespace="$namespace", pod=~"$pods"}[1m]))`},
 	{Gates, "failed", `sum(rate(sigma_gate_requests_total{result="failed", namespace="$namespace", pod=~"$pods"}[1m]))`},
-	// A new pod has no limit, 0, for a while: that is in force where no pod has another.
+	// A new pod has no limit, 0, for a while: 0 counts only if no pod has another limit.
 	{Gates, "limit", `min(sigma_gate_limit{namespace="$namespace", pod=~"$pods"} > 0) or min(sigma_gate_limit{namespace="$namespace", pod=~"$pods"})`},
 }
 
@@ -63,8 +63,8 @@ type question struct {
 	answered     bool  // at least in part, if only with a refusal
 }
 
-// measure runs all queries of an object. The usages are nil when they are not queried or
-// there are none.
+// measure runs all queries of an object. The usages are nil if they are not queried or
+// missing.
 func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) (usages, []Problem, error) {
 	questions := questionsOf(o, ob)
 	if len(questions) == 0 {
@@ -78,7 +78,7 @@ func (p *Prometheus) measure(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	return used, append(problems, more...), nil
 }
 
-// askAll asks questions at the server of an object.
+// askAll queries the server of an object.
 func (p *Prometheus) askAll(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, questions []*question) (problems []Problem, err error) {
 	fail := func(q *question, problem Problem) {
 		problem.Source = q.source
@@ -216,8 +216,8 @@ func (s *server) ask(ctx context.Context, q *question) {
 	}
 }
 
-// mostBytes is how large an answer may be. Its author pays nothing for a query that answers
-// with all that the server has, so that an answer has room in proportion to what is asked for.
+// mostBytes is the largest size of an answer. Its author pays nothing for a query that
+// returns all series of the server, so the size is in proportion to the containers observed.
 func (q *question) mostBytes() int64 {
 	if q.by == "" {
 		return leastAnswer
@@ -347,8 +347,8 @@ func (q *question) newest(selector string, s *model.Sample) (newest time.Time, o
 	return newest, ok
 }
 
-// timeOf is a number of seconds since 1970 as a time with a year of four digits, which JSON can have. What
-// is no such number is 1970.
+// timeOf converts seconds since 1970 to a time with a year of four digits, which JSON can
+// have. Other values become 1970.
 func timeOf(seconds float64) time.Time {
 	const most = 253_402_300_799 // the end of the year 9999
 	if !(seconds >= 0) {

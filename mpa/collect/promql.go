@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A query is what the freshness of a PromQL expression depends on. Prometheus' own parser
-// is not used: its module changes the versions of most of Kubernetes' dependencies. If this
-// reading is wrong, the server refuses the query for freshness, which becomes a problem.
+// A query is the part of a PromQL expression that its freshness depends on. Prometheus' own
+// parser is not used: its module changes the versions of most of Kubernetes' dependencies. If
+// this reading is wrong, the server refuses the query for freshness, which becomes a problem.
 type query struct {
 	text      string
 	selectors []string // of series, without range and offset
-	// either is true when a selector may be without series.
+	// either is true if a selector may be without series.
 	either bool
 	window time.Duration // the longest range
 }

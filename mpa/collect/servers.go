@@ -56,9 +56,8 @@ type pause struct {
 // everybody is the name of the pause of all namespaces.
 const everybody = ""
 
-// NewPrometheus lets at most limit objects query a server at a time, and of each namespace no more than its
-// share while others want to. It fails where a file
-// of a server cannot be read.
+// NewPrometheus lets at most limit objects query a server at a time, and each namespace no
+// more than its share while others wait. It fails if a file of a server cannot be read.
 func NewPrometheus(servers []Server, limit int, clock func() time.Time) (*Prometheus, error) {
 	p := &Prometheus{clock: clock}
 	for i := range servers {
@@ -148,7 +147,8 @@ func (p *Prometheus) leave(s *server, namespace string, silent *Problem) {
 	}
 }
 
-// silentToOthers reports whether another namespace had no answer either, and nobody has had one since.
+// silentToOthers reports whether another namespace had no answer either, and no answer has
+// arrived since.
 func (s *server) silentToOthers(namespace string) bool {
 	for name, at := range s.pauses {
 		if name != namespace && name != everybody && at.failed.After(s.spoke) {
@@ -158,11 +158,11 @@ func (s *server) silentToOthers(namespace string) bool {
 	return false
 }
 
-// api returns the server's API, whose answers have at most that many bytes.
+// api returns the server's API, whose answers have at most the given number of bytes.
 func (s *server) api(most int64) promv1.API { return promv1.NewAPI(bounded{s.urls, s.http, most}) }
 
-// bounded reads answers of a limited size. What another status than success says does not
-// get further than the error: it is not for those who only asked.
+// bounded reads answers of a limited size. The text of a failed answer is only in the error:
+// it is not for authors of objects.
 type bounded struct {
 	api.Client
 	http *http.Client

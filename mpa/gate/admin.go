@@ -63,10 +63,9 @@ func (g *Gate) setText(text string) error {
 	return g.SetLimit(n)
 }
 
-// A Follower keeps the limit that a file has, as the downward API writes an annotation. A
-// file that is empty or not there changes nothing; what is no limit changes nothing and is
-// told, once until the text is another. Between changes of the text the limit may be set by
-// others.
+// A Follower applies the limit of a file, as the downward API writes an annotation. An empty
+// or missing file changes nothing; a text that is no limit changes nothing and is reported
+// once until the text changes. Between changes of the text the limit may be set by others.
 type Follower struct {
 	gate   *Gate
 	path   string

@@ -165,9 +165,9 @@ func (l *link) settle() {
 	close(l.ready)
 }
 
-// serverEnds ends the caller's connection with the server's. Where there was none, or it spoke no
-// HTTP/2, each request is answered that there is no server, and the caller is asked to make
-// another connection.
+// serverEnds ends the caller's connection with the server's. If there was none, or it spoke
+// no HTTP/2, each request is answered that there is no server, and a GOAWAY makes the caller
+// open another connection.
 func (l *link) serverEnds(err error) {
 	if l.closed || l.dead {
 		return

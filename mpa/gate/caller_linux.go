@@ -16,7 +16,7 @@ const (
 	gone        // the connection is broken
 )
 
-// lookAt asks the kernel about the other end, whatever bytes are still unread.
+// lookAt returns the kernel's state of the other end, even with bytes still unread.
 func lookAt(c net.Conn) (p peer) {
 	control(c, func(fd uintptr) {
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
@@ -33,7 +33,7 @@ func lookAt(c net.Conn) (p peer) {
 	return p
 }
 
-// quiet reports whether an idle connection is open and nothing has come on it.
+// quiet reports whether an idle connection is open and has no bytes to read.
 func quiet(c net.Conn) bool {
 	ok := true
 	control(c, func(fd uintptr) {

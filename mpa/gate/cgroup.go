@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Usage is what a cgroup has used and may use.
+// Usage is the usage and the limits of a cgroup.
 type Usage struct {
 	CPU         float64 // core-seconds since it began
 	Quota       float64 // cores; 0 = no limit

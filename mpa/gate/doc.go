@@ -1,5 +1,5 @@
-// Package gate lets so many requests into a pod at once and no more, and measures what the
-// pod takes: the windows that package capacity learns from.
+// Package gate limits the requests at once in a pod, and measures the load that the pod
+// serves: the windows that package capacity learns from.
 //
 // A [Gate] holds the limit, which may change at any time, and a bounded queue. A service
 // that can be changed wraps its handler with [Gate.Handler] (package gate/rpc has

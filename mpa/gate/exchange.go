@@ -16,20 +16,20 @@ type exchange struct {
 	*conn
 	head    *head
 	body    *scanner
-	taken   int // bytes of the body that are read before the request goes in
+	taken   int // bytes of the body that are read before the request enters
 	pace    pace
 	limited bool
 	visit   *visit
 	isOut   bool // it has left the gate
 
 	begun bool      // bytes of the final answer were written
-	left  time.Time // since when the caller has left, as far as the kernel can see
+	left  time.Time // since when the caller has left, as far as the kernel detects
 	after time.Time // when it first took bytes after that
 	half  bool      // it has closed its half alone
 	lost  bool      // it gets no more
-	told  bool      // the gate has answered that the body was none
+	told  bool      // the gate has answered that the body was invalid
 
-	// Of a body that is sent while the answer may come.
+	// Of a body that is sent while the answer may arrive.
 	sent    chan struct{} // closed when the body is sent, or bodyErr is set
 	bodyErr error
 	passed  atomic.Int64 // bytes
@@ -46,8 +46,8 @@ var (
 	errStopped = errors.New("the exchange has ended")
 )
 
-// takeBody reads the body before the request goes in, as far as it is bounded. Without a limit,
-// and where the caller waits for the server's leave to send it, nothing is waited for.
+// takeBody reads the body before the request enters, up to its bounds. It does not wait
+// without a limit, or if the caller waits for the server's permission to send the body.
 func (x *exchange) takeBody() error {
 	for {
 		n, err := x.body.scan(x.in.bytes()[len(x.head.raw)+x.taken:])
@@ -71,7 +71,8 @@ func (x *exchange) takeBody() error {
 
 var errPaused = errors.New("nothing of the body has come for a while")
 
-// readBody reads once, within the caller's pace. With a patience it returns errPaused after that.
+// readBody reads once, within the caller's pace. With a patience above 0 it returns errPaused
+// after that.
 func (x *exchange) readBody(patience time.Duration) error {
 	for {
 		now := time.Now()
@@ -173,7 +174,7 @@ func (x *exchange) run() (again bool) {
 	return x.finish(err, ended)
 }
 
-// ask sends the request, once there is a connection, and returns the head of the final answer.
+// ask sends the request over an open connection, and returns the head of the final answer.
 func (x *exchange) ask(body []byte, err error) (*head, error) {
 	if err != nil {
 		return nil, err
@@ -223,7 +224,8 @@ func (x *exchange) interval() time.Duration {
 	return min(time.Second, max(10*time.Millisecond, x.proxy.options.Abandoned/10))
 }
 
-// look notes whether the caller has left, and returns errHeld where the request is no longer waited for.
+// look detects that the caller has left, and returns errHeld once the request is no longer
+// waited for.
 func (x *exchange) look() error {
 	now := time.Now()
 	x.bodyEnded(now)
@@ -232,7 +234,7 @@ func (x *exchange) look() error {
 		x.lost = true
 		x.leftAt(now)
 	case p == ending && !x.half && !x.after.IsZero() && now.Sub(x.after) > x.interval():
-		x.left, x.half = time.Time{}, true // else what was written would have broken the connection
+		x.left, x.half = time.Time{}, true // otherwise the write would have failed
 	case p == ending && !x.half:
 		x.leftAt(now)
 	}
@@ -248,8 +250,8 @@ func (x *exchange) leftAt(now time.Time) {
 	}
 }
 
-// bodyEnded takes note of a body that did not come as a whole: the caller gets the reason, and the
-// server has the time to end that it has where callers leave.
+// bodyEnded handles a body that ended early: the caller gets the reason, and the server has
+// the same time to end as for callers that leave.
 func (x *exchange) bodyEnded(now time.Time) {
 	select {
 	case <-x.sent: // of a nil channel never
@@ -267,7 +269,8 @@ func (x *exchange) bodyEnded(now time.Time) {
 	x.lost = true
 }
 
-// sendBody sends what comes of the body to the server, which hears at once where no more comes.
+// sendBody forwards the body to the server, and half-closes the connection at once if the
+// body ends early.
 func (x *exchange) sendBody(server net.Conn) {
 	x.bodyErr = x.copyBody(server)
 	close(x.sent)
@@ -282,7 +285,7 @@ func (x *exchange) sendBody(server net.Conn) {
 	}
 }
 
-// copyBody returns errStopped where the server takes no more: its answer says why.
+// copyBody returns errStopped if the server accepts no more: its answer has the reason.
 func (x *exchange) copyBody(server net.Conn) error {
 	for !x.body.ended() {
 		if len(x.in.bytes()) == 0 {

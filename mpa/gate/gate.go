@@ -16,9 +16,9 @@ import (
 // Options of a gate.
 type Options struct {
 	Limit   int           // requests inside at once; 0 = any number
-	Queue   int           // requests that wait, at most; 0 = none
-	MaxWait time.Duration // how long a request waits, at most
-	// Usage reads what the pod uses; nil = not known, and missing in the windows.
+	Queue   int           // requests that wait, at most; 0 = no queue
+	MaxWait time.Duration // longest wait of a request
+	// Usage reads the usage of the pod; nil = unknown, and missing in the windows.
 	Usage func() (Usage, error)
 }
 
@@ -53,14 +53,14 @@ var (
 	ErrLate = errors.New("the request has waited as long as it may")
 )
 
-// ErrChanged tells that the limit changed while a window was measured.
+// ErrChanged means that the limit changed while a window was measured.
 var ErrChanged = errors.New("the limit has changed within the window")
 
 // An Outcome of a request that was let in.
 type Outcome int
 
-// Answered well, Failed by an error of the pod, or Gone: its caller left before the answer was
-// complete.
+// Answered well, Failed by an error of the pod, or Gone: its caller left before the answer
+// was complete.
 const (
 	Answered Outcome = iota
 	Failed
@@ -75,8 +75,8 @@ type Totals struct {
 	Busy                   time.Duration // sum over all requests of their time inside
 }
 
-// A Gate lets at most its limit of requests in at once; others wait in the order in which
-// they came. Its methods may be called at the same time.
+// A Gate lets at most its limit of requests in at once; others wait in order of arrival. Its
+// methods may be called at the same time.
 type Gate struct {
 	options Options
 
@@ -84,7 +84,7 @@ type Gate struct {
 	limit   int
 	changes uint64
 	inside  int
-	open    int       // of those inside, requests whose body still comes
+	open    int       // of those inside, requests whose body is incomplete
 	waiting list.List // of *waiter
 	since   time.Time // up to which Busy is counted
 	totals  Totals
@@ -145,7 +145,7 @@ func (g *Gate) visit(ctx context.Context, open bool) (*visit, error) {
 	return v, nil
 }
 
-// whole notes that the body of an open request has come.
+// whole records that the body of an open request is complete.
 func (v *visit) whole() {
 	v.gate.mu.Lock()
 	defer v.gate.mu.Unlock()
@@ -181,7 +181,7 @@ func (g *Gate) enter(ctx context.Context, open bool) error {
 		return err
 	}
 	g.mu.Lock()
-	if g.hasRoom(open) { // then nobody waits who could take it
+	if g.hasRoom(open) { // then no waiting request could take it
 		g.in(open)
 		g.mu.Unlock()
 		return nil
@@ -292,7 +292,7 @@ func (g *Gate) SetLimit(n int) error {
 	return nil
 }
 
-// Limit returns the limit in force, 0 = any number.
+// Limit returns the active limit, 0 = any number.
 func (g *Gate) Limit() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,7 +311,7 @@ func (g *Gate) Now() (inside, waiting int, t Totals) {
 const sampled = 100 * time.Millisecond
 
 // Window measures from now on for a length. Windows may be measured at the same time. It
-// returns [ErrChanged] as soon as the limit changes. What cannot be read is missing.
+// returns [ErrChanged] as soon as the limit changes. Values that cannot be read are missing.
 func (g *Gate) Window(ctx context.Context, length time.Duration) (capacity.Window, error) {
 	var w capacity.Window
 	g.mu.Lock()

@@ -12,19 +12,21 @@ import (
 )
 
 const (
-	// headTime is how long a caller may take to send a head, idleTime how long a connection may
-	// have no request.
+	// headTime is the longest time for a caller to send a head, idleTime that of a connection
+	// without a request.
 	headTime, idleTime = 10 * time.Second, 2 * time.Minute
-	// serverIdle is how long a connection to the server is kept without requests. Servers close
-	// idle connections after a few seconds; a request with a body that is written just then is lost.
+	// serverIdle is the time for which a connection to the server is kept without requests.
+	// Servers close idle connections after a few seconds; a request with a body that is
+	// written just then is lost.
 	serverIdle = time.Second
-	// pause is how long nothing of a body comes until the request may go in without the rest of it.
+	// pause is the silence within a body after which the request may enter without the rest
+	// of it.
 	pause = 250 * time.Millisecond
-	// lingering is how long nothing may come on a connection after its last answer until it is
-	// closed. It is read so long that the caller gets the answer.
+	// lingering is the silence on a connection after its last answer before it is closed.
+	// Reading until then lets the caller receive the answer.
 	lingering, mostLingering = time.Second, 30 * time.Second
-	// lastWords is how long an upgraded connection stays when the server has closed its half, or the
-	// caller's connection is broken.
+	// lastWords is the time for which an upgraded connection stays after the server has
+	// closed its half or the caller's connection broke.
 	lastWords      = 10 * time.Second
 	mostAnswerHead = 256 << 10
 )
@@ -62,14 +64,14 @@ func (c *conn) end() {
 	c.proxy.forget(c)
 }
 
-// http2 returns what the connection carries streams by, nil before it does.
+// http2 returns the link of an HTTP/2 connection, nil before there is one.
 func (c *conn) http2() *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.link
 }
 
-// cut closes both connections, whatever is under way.
+// cut closes both connections, with all requests under way.
 func (c *conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +200,8 @@ func (c *conn) refuse(r *refusal, method string) {
 	}
 }
 
-// linger ends a connection on which more may come: where it were closed at once, the kernel would
-// reset it, and the caller lose the answer.
+// linger ends a connection on which more bytes may arrive: if it were closed at once, the
+// kernel would reset it, and the caller lose the answer.
 func (c *conn) linger() {
 	if half, ok := c.net.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		chunk := buffers.Get().(*[largeBuffer]byte)

@@ -52,8 +52,9 @@ type link struct {
 	away     bool   // the caller opens no more streams
 	closed   bool
 	sweeps   bool
-	// Windows: of a new stream, as the other end has set it; of the whole connections, as the caller
-	// knows it towards the server and the server towards the caller; and what the server takes.
+	// Windows: of a new stream, as the other end has set it; of the whole connections, as the
+	// caller sees it towards the server and the server towards the caller; and the one
+	// granted by the server.
 	toServer, toClient, linkToServer, linkToClient, window int64
 
 	owed    int64 // granted by the gate for bytes that the server got, and not by the server yet
@@ -88,7 +89,7 @@ func newSide(c net.Conn, in io.Reader, to io.Writer, mostFields uint32) *side {
 	return s
 }
 
-// patient writes to an end that loses the connection where it takes nothing for a while.
+// patient writes to an end and drops the connection if it reads nothing for a while.
 type patient struct {
 	net.Conn
 	patience func() time.Duration
@@ -102,7 +103,8 @@ func (p patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// more reports whether the next frame has come as a whole, so that reading it does not wait.
+// more reports whether the next frame is buffered as a whole, so that reading it does not
+// wait.
 func (s *side) more() bool {
 	if s.in.Buffered() < 9 {
 		return false
@@ -127,7 +129,7 @@ func (s *side) fields(id uint32, fields []hpack.HeaderField, end bool) {
 	}
 }
 
-// grant lets the other end send so many bytes more; 0 is the stream of the whole connection.
+// grant lets the other end send n bytes more; 0 is the stream of the whole connection.
 func (s *side) grant(id uint32, n int) {
 	if n > 0 {
 		_ = s.framer.WriteWindowUpdate(id, uint32(n))
@@ -284,7 +286,7 @@ func (l *link) resize(from *side, size int64) {
 	}
 }
 
-// flush writes out what is written. A connection that cannot be written to ends.
+// flush writes out the buffers. A connection that cannot be written to ends.
 func (l *link) flush() {
 	for _, s := range []*side{l.client, l.server} {
 		if s != nil && s.out.Flush() != nil {
@@ -371,7 +373,7 @@ func (l *link) bad(err error) bool {
 	return false
 }
 
-// goAway asks the caller to open its next streams on another connection.
+// goAway makes the caller open its next streams on another connection.
 func (l *link) goAway() {
 	if !l.away {
 		l.away = true
@@ -390,7 +392,7 @@ func (l *link) drain() {
 	}
 }
 
-// close ends what is left of the caller's streams.
+// close ends the remaining streams of the caller.
 func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

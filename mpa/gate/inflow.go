@@ -15,7 +15,7 @@ const (
 	mostMemory = 32 << 20
 )
 
-// memory counts what buffers hold.
+// memory counts the bytes in buffers.
 type memory struct{ held atomic.Int64 }
 
 func (m *memory) take(n int) bool {
@@ -28,14 +28,14 @@ func (m *memory) take(n int) bool {
 
 func (m *memory) give(n int) { m.held.Add(int64(-n)) }
 
-// An inflow holds what has come from a connection and is not passed on.
+// An inflow holds bytes that a connection has received and not passed on.
 type inflow struct {
 	conn   net.Conn
 	buffer []byte
 	begin  int
 	end    int
 	base   int     // its size as long as it has not grown
-	memory *memory // for what it grows by
+	memory *memory // for its growth
 	grown  int
 }
 
@@ -43,7 +43,7 @@ func newInflow(c net.Conn, buffer []byte, m *memory) *inflow {
 	return &inflow{conn: c, buffer: buffer, base: len(buffer), memory: m}
 }
 
-// bytes returns what has come. It is valid until the next fill.
+// bytes returns the received bytes. They are valid until the next fill.
 func (r *inflow) bytes() []byte { return r.buffer[r.begin:r.end] }
 
 // discard forgets the first n bytes.
@@ -84,7 +84,7 @@ func (r *inflow) fill() error {
 	return err
 }
 
-// shrink gives the memory back that the buffer has grown by, where what is left fits.
+// shrink releases the growth of the buffer if the remainder fits.
 func (r *inflow) shrink() {
 	if r.grown == 0 || r.end-r.begin > r.base {
 		return
@@ -103,7 +103,7 @@ func (r *inflow) release() {
 
 var buffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
 
-// park gives the buffer of an idle connection away until unpark, where nothing is in it.
+// park releases the buffer of an idle connection until unpark, if it is empty.
 func (r *inflow) park() {
 	if len(r.bytes()) > 0 {
 		return
@@ -115,7 +115,7 @@ func (r *inflow) park() {
 	r.buffer = nil
 }
 
-// unpark returns false where something has come since the connection became idle.
+// unpark returns false if bytes have arrived since the connection became idle.
 func (r *inflow) unpark() bool {
 	if r.buffer == nil {
 		r.buffer = buffers.Get().(*[largeBuffer]byte)[:]

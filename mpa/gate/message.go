@@ -32,8 +32,8 @@ var (
 	errChunk     = errors.New("chunked body: no valid chunk")
 )
 
-// A head is the start line and the fields of a message as they came, with the empty line at the
-// end. The offsets are into raw.
+// A head is the start line and the fields of a message as received, with the empty line at
+// the end. The offsets are into raw.
 type head struct {
 	raw []byte
 	// Of a request.
@@ -50,8 +50,8 @@ type head struct {
 	expect     bool // Expect: 100-continue
 	chunked    bool
 	coded      bool   // a transfer coding other than chunked alone
-	length     int64  // -1 = none given
-	forwarded  int    // end of the value of the last X-Forwarded-For, 0 = none
+	length     int64  // -1 = not given
+	forwarded  int    // end of the value of the last X-Forwarded-For, 0 = no such field
 	host       bool   // X-Forwarded-Host
 	proto      bool   // X-Forwarded-Proto
 	named      [2]int // where the value of Host begins and ends
@@ -156,7 +156,7 @@ func (h *head) parseFields() error {
 
 // field reads a field that the gate acts on.
 func (h *head) field(name, value []byte, end int) error {
-	switch len(name) { // most fields are told by their length alone
+	switch len(name) { // the length alone excludes most fields
 	case 4, 6, 7, 10, 11, 12, 14, 15, 16, 17:
 	default:
 		return nil

@@ -34,7 +34,7 @@ type ProxyOptions struct {
 	Forwarded   Forwarded
 	// Ends reports that the pod is about to end: answers then close their connections. nil = never.
 	Ends func() bool
-	// Failed is called for each request that the server gave no answer to; nil = nobody is.
+	// Failed, if set, is called for each request that the server gave no answer to.
 	Failed func(error)
 }
 
@@ -46,7 +46,7 @@ func DefaultProxyOptions() ProxyOptions {
 	}
 }
 
-// Forwarded says which fields a proxy adds.
+// Forwarded selects the fields that a proxy adds.
 type Forwarded string
 
 const (
@@ -96,7 +96,7 @@ type Proxy struct {
 
 	upgraded atomic.Int64
 	held     atomic.Int64 // requests of HTTP/2 inside whose streams were reset
-	coming   atomic.Int64 // requests of HTTP/2 whose bodies have not come
+	coming   atomic.Int64 // requests of HTTP/2 whose bodies are incomplete
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -144,7 +144,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 			continue
 		case p.ending():
 			return nil
-		case errors.As(err, &passing) && passing.Temporary(): // too many open files, say
+		case errors.As(err, &passing) && passing.Temporary(): // such as too many open files
 			<-p.slots
 			wait = min(max(5*time.Millisecond, 2*wait), time.Second)
 			time.Sleep(wait)
@@ -191,8 +191,8 @@ func (p *Proxy) closes() bool {
 	return p.options.Ends != nil && p.options.Ends() || p.ending()
 }
 
-// Busy returns how many requests and upgraded connections are under way. Nothing more is heard of
-// streams of HTTP/2 that were reset: they do not count.
+// Busy returns the number of requests and upgraded connections under way. HTTP/2 streams that
+// were reset do not count: their end is not visible.
 func (p *Proxy) Busy() int {
 	inside, waiting, _ := p.gate.Now()
 	return inside + waiting + int(p.upgraded.Load()-p.held.Load())
@@ -201,7 +201,7 @@ func (p *Proxy) Busy() int {
 // Upgraded returns how many connections were upgraded and have not ended.
 func (p *Proxy) Upgraded() int { return int(p.upgraded.Load()) }
 
-// Shutdown accepts no more, closes idle connections and waits for what is under way. Where ctx
+// Shutdown accepts no more, closes idle connections and waits for requests under way. If ctx
 // ends before that, it closes all and returns the number of requests and connections cut off.
 func (p *Proxy) Shutdown(ctx context.Context) (cut int) {
 	p.mu.Lock()
@@ -252,7 +252,7 @@ func (p *Proxy) failed(err error) {
 	}
 }
 
-// patience is how long a caller may take nothing of its answer.
+// patience is the time for which a caller may read nothing of its answer.
 func (p *Proxy) patience() time.Duration {
 	if p.gate.Limit() > 0 {
 		return p.options.Abandoned
@@ -260,10 +260,10 @@ func (p *Proxy) patience() time.Duration {
 	return idleTime
 }
 
-// dialTime is how long the server has to take a connection.
+// dialTime is the time that the server has to accept a connection.
 const dialTime = 5 * time.Second
 
-// bodyGrace is how long a caller may take to send anything.
+// bodyGrace is the time in which a caller may send nothing.
 const bodyGrace = 10 * time.Second
 
 // A pace bounds how long a caller may let the gate wait for its body.
@@ -276,7 +276,7 @@ type pace struct {
 
 func (p *Proxy) pace() pace { return pace{rate: p.options.BodyRate, longest: p.options.BodyLongest} }
 
-// left returns how much longer the caller may take; bounded is false where that is any time.
+// left returns the time that the caller still has; bounded is false if that is unlimited.
 func (p *pace) left() (d time.Duration, bounded bool) {
 	d = 1 << 62
 	if p.rate > 0 {

@@ -61,8 +61,8 @@ func (x *exchange) readAnswer(sent error) (*head, error) {
 	}
 }
 
-// answer writes to the caller. One that takes nothing for as long as a request may be abandoned
-// has left.
+// answer writes to the caller. One that reads nothing for as long as a request may be
+// abandoned has left.
 func (x *exchange) answer(b []byte) {
 	if x.lost || len(b) == 0 {
 		return
@@ -176,7 +176,7 @@ func (x *exchange) finish(err error, persists bool) bool {
 		x.linger()
 	}
 	persists = persists && !x.lost
-	if x.sent == nil && !x.body.ended() { // the request could not be written as a whole: what comes is no request
+	if x.sent == nil && !x.body.ended() { // the request could not be written as a whole: the next bytes are no request
 		x.dropServer()
 		x.linger()
 		return false
@@ -208,7 +208,7 @@ func (x *exchange) finish(err error, persists bool) bool {
 }
 
 // restTaken waits until the server has taken the rest of a body to which it has answered already,
-// and returns false where the caller leaves or nothing more of it passes.
+// and returns false if the caller leaves or the body stalls.
 func (x *exchange) restTaken() bool {
 	ticks := time.NewTicker(pause)
 	defer ticks.Stop()

@@ -33,7 +33,7 @@ type stream struct {
 	visit  *visit
 	open   bool // it was let in before its body
 
-	whole   bool // the body has come, or the first message of gRPC
+	whole   bool // the body is complete, or the first message of gRPC
 	ended   bool // the caller has ended its half
 	replied bool // the final answer has begun
 	done    bool // the server has ended its half
@@ -44,14 +44,14 @@ type stream struct {
 	toServer, toClient int64 // windows
 	pace               pace
 	seen, counted      time.Time // of the last bytes; up to which pace counts
-	stalled            time.Time // since when the caller takes none of the answer
+	stalled            time.Time // since when the caller reads nothing of the answer
 }
 
 // request takes the fields of a new stream, or the trailers of one that is there.
 func (l *link) request(f *http2.MetaHeadersFrame) {
 	st := l.streams[f.StreamID]
 	if st == nil && (f.StreamID <= l.last || l.away) {
-		return // it has ended, or comes after the last that the caller may open
+		return // it has ended, or is after the last that the caller may open
 	}
 	if st != nil {
 		if st.ended || !f.StreamEnded() {
@@ -137,7 +137,7 @@ func (l *link) data(f *http2.DataFrame) {
 	l.sent(st, data, f.StreamEnded())
 }
 
-// sent passes on what the caller has sent of a stream, or keeps it until the request is in.
+// sent passes on a stream's data from the caller, or keeps it until the request is in.
 func (l *link) sent(st *stream, data []byte, end bool) {
 	st.ended = end
 	st.whole = st.whole || end || st.grpc && st.first.add(data)
@@ -164,7 +164,7 @@ func (l *link) sent(st *stream, data []byte, end bool) {
 	l.end(st)
 }
 
-// enter lets a stream in when its turn comes.
+// enter lets a stream in when it is its turn.
 func (l *link) enter(st *stream) {
 	l.came(st)
 	st.asked, st.open = true, !st.whole
@@ -197,7 +197,7 @@ func (l *link) enter(st *stream) {
 	}()
 }
 
-// came ends the wait for the body.
+// came records that the body is no longer waited for.
 func (l *link) came(st *stream) {
 	if st.coming {
 		st.coming = false
@@ -210,7 +210,7 @@ func (l *link) start(st *stream, v *visit) {
 	st.visit, st.sid = v, l.next
 	l.next += 2
 	l.byServer[st.sid] = st
-	if st.open && st.whole { // it came while the request waited
+	if st.open && st.whole { // the body was completed while the request waited
 		st.open = false
 		v.whole()
 	}
@@ -226,13 +226,13 @@ func (l *link) start(st *stream, v *visit) {
 	l.sweep()
 }
 
-// forget gives back what a stream held until it was in.
+// forget releases the bytes that a stream held until it was in.
 func (l *link) forget(st *stream) {
 	l.proxy.memory.give(st.held)
 	st.pending, st.held = nil, 0
 }
 
-// forwarded adds the caller's address as the flags of the command say.
+// forwarded adds the caller's address by the flags of the command.
 func (l *link) forwarded(fields []hpack.HeaderField) []hpack.HeaderField {
 	if l.proxy.options.Forwarded == ForwardedKeep {
 		return fields
@@ -307,8 +307,8 @@ func (l *link) remove(st *stream) {
 	}
 }
 
-// leaves ends a stream whose caller has left. The server gets a reset: from then on nothing shows
-// when it has ended, and the request keeps its place as long as it may.
+// leaves ends a stream whose caller has left. The server gets a reset: from then on its end
+// is not visible, and the request keeps its place for the longest time allowed.
 func (l *link) leaves(st *stream, code http2.ErrCode) {
 	if st.sid != 0 {
 		_ = l.server.framer.WriteRSTStream(st.sid, code)

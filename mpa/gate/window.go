@@ -9,7 +9,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// regrant grants the caller again what is not passed on, or grants less for what it has got already.
+// regrant grants the caller again the bytes that are not passed on, less those that were
+// granted in advance.
 func (l *link) regrant(n int) {
 	paid := min(int64(n), l.owed)
 	l.owed -= paid
@@ -17,7 +18,7 @@ func (l *link) regrant(n int) {
 	l.client.grant(0, n-int(paid))
 }
 
-// keep counts bytes that a stream holds until it is in, and refuses it where there are too many.
+// keep counts bytes that a stream holds until it is in, and refuses it if there are too many.
 func (l *link) keep(st *stream, n int) bool {
 	if !l.proxy.memory.take(n) {
 		l.refuse(st, http.StatusServiceUnavailable)
@@ -27,7 +28,7 @@ func (l *link) keep(st *stream, n int) bool {
 	return true
 }
 
-// size is what fields take in memory.
+// size returns the memory of fields, in bytes.
 func size(fields []hpack.HeaderField) (n int) {
 	for _, f := range fields {
 		n += len(f.Name) + len(f.Value) + 40
@@ -35,7 +36,7 @@ func size(fields []hpack.HeaderField) (n int) {
 	return n
 }
 
-// pass writes data and, at the end, trailers to the server, as far as its window goes.
+// pass writes data and, at the end, trailers to the server, up to its window.
 func (l *link) pass(st *stream, data []byte) {
 	if len(l.backlog) == 0 {
 		var whole bool
@@ -47,7 +48,7 @@ func (l *link) pass(st *stream, data []byte) {
 	l.backlog = append(l.backlog, part{st, bytes.Clone(data), st.ended})
 }
 
-// write returns what the window did not take, and whether that is nothing.
+// write returns the data beyond the window, and whether all was written.
 func (l *link) write(st *stream, data []byte, last bool) (rest []byte, whole bool) {
 	end := last && st.trailers == nil
 	for first := true; len(data) > 0 || first && end; first = false {
@@ -65,7 +66,7 @@ func (l *link) write(st *stream, data []byte, last bool) (rest []byte, whole boo
 	return nil, true
 }
 
-// unblock writes what the window takes of the backlog. What was for streams that have ended is dropped.
+// unblock writes the backlog up to the window. Data of streams that have ended is dropped.
 func (l *link) unblock() {
 	for len(l.backlog) > 0 {
 		p := &l.backlog[0]
@@ -105,7 +106,7 @@ func (l *link) widen(f *http2.WindowUpdateFrame) {
 	l.server.grant(st.sid, int(f.Increment))
 }
 
-// sweep begins to look at the streams now and then, as long as there are any.
+// sweep starts regular checks of the streams while there are any.
 func (l *link) sweep() {
 	if !l.sweeps {
 		l.sweeps = true
@@ -126,8 +127,8 @@ func (l *link) look() {
 	}
 }
 
-// lookAt ends a stream whose body comes too slowly, or whose caller takes none of its answer. The
-// time alone counts in which the caller could send, or the server would.
+// lookAt ends a stream whose body arrives too slowly, or whose caller reads nothing of its
+// answer. Only the time counts in which the caller could send, or the server would.
 func (l *link) lookAt(st *stream, now time.Time) {
 	if st.toServer > 0 && l.linkToServer > 0 {
 		st.pace.waited += now.Sub(st.counted)

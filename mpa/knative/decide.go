@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// An Action is what to do with a Service.
+// An Action is a change of a Service.
 type Action struct {
 	// Write: the Service gets State, and Fields and Traffic where they are not nil.
 	Write   bool
-	State   State // Drop: none
+	State   State // unused with Drop
 	Fields  *Fields
 	Traffic []Traffic
 	Drop    bool // the annotation
-	// Patch is what Revision State.Target.Revision gets in place of a write: annotations, of which those
-	// that are nil go.
+	// Patch, in place of a write, sets annotations of Revision State.Target.Revision; nil
+	// removes one.
 	Patch map[string]any
-	// Stage of the target that is written; empty = the action is about no target.
+	// Stage of the target that is written; empty = no target.
 	Stage Stage
-	// Quiet: people are not told of the write.
+	// Quiet: the write is not reported to users.
 	Quiet bool
-	// Refused is one word for why nothing may be written; empty = it may.
+	// Refused is one word for the reason that nothing may be written; empty = it may.
 	Refused string
-	// Reason of what is done, or why nothing is.
+	// Reason of the action, or of taking none.
 	Reason string
 }
 
@@ -63,8 +63,8 @@ func Decide(t Timing, s State, seen *Seen) Action {
 	return begin(t, s, seen)
 }
 
-// begin starts a canary where something better than what there is was learned; where only another
-// target was learned, the Revision that serves gets that.
+// begin starts a canary if something better than the present setting was learned; if only
+// another target was learned, the Revision that serves gets that.
 func begin(t Timing, s State, seen *Seen) Action {
 	v := &seen.Service
 	if seen.Off != "" {
@@ -108,7 +108,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 		pause = max(pause, t.Longest)
 	}
 	switch {
-	case s.Phase != "" && seen.Now.Sub(s.Since).Abs() < t.Pause || g != nil && seen.Now.Sub(g.Since).Abs() < pause: // the clock may have gone back
+	case s.Phase != "" && seen.Now.Sub(s.Since).Abs() < t.Pause || g != nil && seen.Now.Sub(g.Since).Abs() < pause: // the clock may have been set back
 		return hold(s, "the next one is tried after a pause of %v", pause)
 	case !v.Settled || v.Created.Name == "" || v.Created.Name != v.Ready.Name:
 		return hold(s, "a Revision of the Service itself is under way")
@@ -116,7 +116,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 		return hold(s, "Revision %s is not ready: %s", v.Ready.Name, v.Ready.Failed)
 	case !same:
 		return hold(s, "Revision %s does not have the values of the present template; another Revision of the template ends that", v.Ready.Name)
-	case limited && have.limit() > 0 && have.Annotations[class] == kpa: // of another class nothing is known by the annotation alone
+	case limited && have.limit() > 0 && have.Annotations[class] == kpa: // the annotation alone does not describe another class
 		return retarget(s, seen, have.limit())
 	}
 	next := State{
@@ -127,7 +127,7 @@ func begin(t Timing, s State, seen *Seen) Action {
 	return Action{Write: true, State: next, Fields: new(l.Fields()), Traffic: split(v.Ready.Name, Percent), Reason: next.Reason}
 }
 
-// refusal says why a Service may not be written.
+// refusal returns the reason that a Service may not be written, and whether there is one.
 func refusal(s State, seen *Seen) (Action, bool) {
 	v := &seen.Service
 	limit := v.Fields.limit()
@@ -141,7 +141,7 @@ func refusal(s State, seen *Seen) (Action, bool) {
 		return refuse(s, "TrafficOfOthers", "spec.traffic: %s; want all to the latest Revision, without a tag", show(traffic)), true
 	case v.Named != "":
 		return refuse(s, "RevisionNamed", "spec.template.metadata.name: %q; a new Revision needs another name than the one that there is", v.Named), true
-	case classed && of != kpa: // an empty one is no default: nothing scales it
+	case classed && of != kpa: // an empty one is no default: no autoscaler handles it
 		return refuse(s, "ForeignClass", "spec.template.metadata.annotations[%s]: %q knows no requests a second, want %s", class, of, kpa), true
 	case limit < 0 || limit > MaxLimit:
 		return refuse(s, "OutOfRange", "spec.template.spec.containerConcurrency: %d, want 0 to %d", limit, MaxLimit), true
@@ -165,7 +165,7 @@ func leftOf(f Fields, s State) string {
 
 func near(a, b float64) bool { return math.Abs(a-b) < band*max(a, b) || a == b }
 
-// apart reports whether two demands are those of two workloads; of one that is not known it says no.
+// apart reports whether two demands are those of two workloads; false if one is unknown.
 func apart(a, b float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > moved }
 
 // remember adds ours to the settings that were taken back.
@@ -186,7 +186,7 @@ func canary(t Timing, s State, seen *Seen) Action {
 	age := seen.Now.Sub(s.Since).Abs()
 	switch {
 	case slices.Equal(v.Traffic, all()):
-		// All requests would go to numbers that nobody has judged.
+		// All requests would reach numbers that nobody has judged.
 		return end(s, seen, "others have given all requests to the latest Revision", true)
 	case !slices.Equal(v.Traffic, split(s.Stable, s.Percent())):
 		// The traffic is others' now; the template may still have numbers that nobody has judged.
@@ -249,7 +249,7 @@ func canary(t Timing, s State, seen *Seen) Action {
 	return hold(s, "Revision %s has %d %% and is compared with %s", v.Ready.Name, s.Percent(), s.Stable)
 }
 
-// wentBack says that what was measured last is still to come.
+// wentBack is the reason for a last measurement that lies in the future.
 func wentBack(blind time.Duration) string {
 	return fmt.Sprintf("the clock went back by %v", -blind.Round(time.Second))
 }
@@ -303,8 +303,8 @@ func restoring(s State, seen *Seen) Action {
 	return a
 }
 
-// Forget returns what to do with a Service whose object is gone: what is under way ends, and then
-// the annotation goes.
+// Forget returns the action for a Service whose object is deleted: a change under way ends,
+// and then the annotation is removed.
 func Forget(t Timing, s State, seen *Seen) Action {
 	if s.Phase == "" {
 		return Action{}

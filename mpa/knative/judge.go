@@ -12,7 +12,7 @@ type Verdict int
 
 // The verdicts.
 const (
-	// Open: the intervals do not tell.
+	// Open: the intervals overlap.
 	Open Verdict = iota
 	// Level: no worse, and not yet better.
 	Level
@@ -25,20 +25,22 @@ const (
 )
 
 const (
-	// z of the 99 % interval. It is looked at many times: 95 % would be left by chance too often.
+	// z of the 99 % interval. It is checked many times: 95 % would be left by chance too
+	// often.
 	z = 2.576
 	// leastRequests of both Revisions.
 	leastRequests = 100
-	// leastLost is how many requests a canary may lose before that tells anything.
+	// leastLost is the number of lost requests of a canary from which on they count.
 	leastLost = 5
-	// margin is by how much of the requests a canary may be shown to be worse that does with fewer pods.
+	// margin is the share of the requests by which a canary that needs fewer pods may be
+	// worse.
 	margin = .01
-	// noise of the requests a second in a pod, besides that of their number.
+	// noise of the requests a second in a pod, in addition to that of their number.
 	noise = .03
 )
 
 // Judge compares a canary with the Revision of before, by 99 % intervals: it is better where it loses
-// or delays fewer requests and none of its pods answers fewer in time, or hardly more and each of its
+// or delays fewer requests and its pods answer no fewer in time, or hardly more and each of its
 // pods answers more.
 func Judge(t *v1alpha1.Trial) (Verdict, string) {
 	c, s := &t.Canary, &t.Stable

@@ -16,7 +16,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// The kinds that are read, and the first written. None is imported: Knative is not needed to build.
+// The kinds that are read; only the first is written. Neither is imported: Knative is not
+// needed to build.
 var (
 	ServiceKind  = schema.GroupVersionKind{Group: v1alpha1.Knative, Version: "v1", Kind: "Service"}
 	RevisionKind = schema.GroupVersionKind{Group: v1alpha1.Knative, Version: "v1", Kind: "Revision"}
@@ -110,7 +111,7 @@ func baseOf(template map[string]any) string {
 	set(template, Fields{})
 	text, err := json.Marshal(template) // maps are sorted
 	if err != nil {
-		panic(err) // it came from JSON
+		panic(err) // it was decoded from JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])

@@ -28,17 +28,18 @@ const (
 	utilisation = "autoscaling.knative.dev/target-utilization-percentage"
 
 	kpa = "kpa.autoscaling.knative.dev"
-	// used of the target, in percent, is where Knative scales, by default too. It sees a rate late, as a mean of 60 s
-	// or 6 s, and a pod takes time to start: with capacity.Headroom alone p95 is a tenth and more later while
-	// a rate doubles in 16 s (docs/results/knative-loop.md).
+	// used is the share of the target, in percent, at which Knative scales, also by default.
+	// It sees a rate late, as a mean of 60 s or 6 s, and a pod takes time to start: with
+	// capacity.Headroom alone p95 is a tenth and more later while a rate doubles in 16 s
+	// (docs/results/knative-loop.md).
 	used = "70"
 )
 
 // annotations in the order in which they are printed.
 var annotations = []string{class, metric, target, utilisation}
 
-// A Setting is what a Service is to have: the hard limit of requests at once in a pod, and the
-// requests a second that a pod answers within the promise.
+// A Setting is the hard limit of requests at once in a pod of a Service, and the requests a
+// second that a pod answers within the promise.
 type Setting struct {
 	Limit int64   `json:"limit"`
 	Rate  float64 `json:"rate"`
@@ -95,7 +96,7 @@ type Fields struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Equal reports whether both say the same. A limit that is not set is none, 0.
+// Equal reports whether both have the same effect. A missing limit counts as 0, unlimited.
 func (f Fields) Equal(other Fields) bool {
 	return f.limit() == other.limit() && maps.Equal(f.Annotations, other.Annotations)
 }
@@ -119,8 +120,8 @@ func (f Fields) rate() float64 {
 	return r
 }
 
-// back returns the fields of now in which those that are ours are as they were before; what others
-// have changed stays.
+// back returns the fields of f with those that are ours reset to before; changes by others
+// stay.
 func (f Fields) back(ours, before Fields) Fields {
 	out := Fields{Limit: f.Limit, Annotations: map[string]string{}}
 	if f.limit() == ours.limit() {

@@ -20,41 +20,42 @@ type Phase string
 
 // The phases.
 const (
-	// Observing: nothing of ours is under way.
+	// Observing: no change of ours is under way.
 	Observing Phase = "Observing"
 	// Canary: a Revision of ours gets a part of the requests.
 	Canary Phase = "Canary"
 	// Restoring: the former fields are back in the template, and the Revision of before has all
 	// requests until one with them is ready.
 	Restoring Phase = "Restoring"
-	// Promoted and RolledBack: how the last one ended.
+	// Promoted and RolledBack: the end of the last canary.
 	Promoted   Phase = "Promoted"
 	RolledBack Phase = "RolledBack"
 )
 
-// Percent of the requests that a canary gets at first, and HalfPercent when it has shown that it does
-// no harm: a pod of a tenth has too little to do to show what it can.
+// Percent of the requests that a canary gets at first, and HalfPercent after it has done no
+// harm: with a tenth, a pod has too little to do to show its capacity.
 const (
 	Percent     = 10
 	HalfPercent = 50
 )
 
-// State is what is remembered of a Service. The zero value is that of a Service that was never written.
+// State is the memory of a Service. The zero value is that of a Service that was never
+// written.
 type State struct {
 	// Object and UID of the MultidimPodAutoscaler.
 	Object string `json:"object"`
 	UID    string `json:"uid"`
 	Phase  Phase  `json:"phase"`
-	// Since is when the phase began.
+	// Since is the begin of the phase.
 	Since time.Time `json:"since"`
 	// Half: the canary has half of the requests.
 	Half bool `json:"half,omitempty"`
 	// Stable is the Revision that had all requests before.
 	Stable string `json:"stable,omitempty"`
-	// Ours is what was written, and Before what was there, on a template of that Base.
+	// Ours is the written setting, and Before the former fields, on a template of that Base.
 	Ours   Setting `json:"ours"`
 	Before Fields  `json:"before"`
-	// Promoted is what was promoted last, until its owner takes it back.
+	// Promoted is the setting promoted last, until its owner takes it back.
 	Promoted *Setting `json:"promoted,omitempty"`
 	Base     string   `json:"base,omitempty"`
 	// Demand of a request when it began, in core-seconds.
@@ -82,7 +83,7 @@ const mostWorse = 8
 // UnderWay reports whether something is written that has to be ended.
 func (s *State) UnderWay() bool { return s.Phase == Canary || s.Phase == Restoring }
 
-// ReadState reads an annotation; none is the zero value.
+// ReadState reads an annotation; an empty one is the zero value.
 func ReadState(text string) (State, error) {
 	var s State
 	if text == "" {
@@ -108,10 +109,10 @@ func ReadState(text string) (State, error) {
 	return s, nil
 }
 
-// settings are those that may be written or said.
+// settings returns those that may be written or reported.
 func (s *State) settings() []Setting {
 	var list []Setting
-	if s.UnderWay() || s.Ours != (Setting{}) { // where only targets were tried there is none
+	if s.UnderWay() || s.Ours != (Setting{}) { // empty if only targets were tried
 		list = append(list, s.Ours)
 	}
 	if s.Promoted != nil {
@@ -130,7 +131,7 @@ func (s *State) settings() []Setting {
 func (s *State) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // it has no floats that JSON does not know: Check
+		panic(err) // Check excludes floats that JSON lacks
 	}
 	return string(text)
 }
@@ -143,7 +144,7 @@ type Traffic struct {
 	Tag      string
 }
 
-// all is what a Service has that says nothing.
+// all returns the traffic of a Service that does not specify it.
 func all() []Traffic { return []Traffic{{Percent: 100}} }
 
 func split(stable string, percent int64) []Traffic {
@@ -181,17 +182,17 @@ type Revision struct {
 	Fields Fields
 	// Service that it is of, by its label.
 	Service string
-	// Failed says why it is not ready; empty = it is, or may become so.
+	// Failed is the reason that it is not ready; empty = it is, or may become so.
 	Failed string
 	// Version of the object: a patch is refused if it has another one by then.
 	Version string
 }
 
-// Service is what is seen of one.
+// Service is the observed state of one.
 type Service struct {
 	// Settled: its status is about its present spec, and its latest Revision is ready or has failed.
 	Settled bool
-	// Owner is the controller that the Service has, as kind and name; empty = none.
+	// Owner is the controller of the Service, as kind and name; empty = no controller.
 	Owner string
 	// Named is the name that the template gives its Revision; empty = Knative names it.
 	Named string
@@ -203,31 +204,32 @@ type Service struct {
 	Created, Ready Revision
 }
 
-// Learned is what a pod of the present Revision takes.
+// Learned is the load that a pod of the present Revision serves.
 type Learned struct {
 	Setting
 	Demand float64 // core-seconds a request
 }
 
-// Seen is what a decision knows.
+// Seen is the input of a decision.
 type Seen struct {
 	Now time.Time
 	// Object and UID that decide.
 	Object, UID string
-	// Off says why nothing may be applied; empty = it may.
+	// Off is the reason that nothing may be applied; empty = it may.
 	Off string
-	// Passing: Off is no word of the owner's, so that what was kept stays.
+	// Passing: Off is no decision of the owner, so a kept target stays.
 	Passing bool
 	// Least is the smallest limit that the object allows.
 	Least int64
 	// Learned; nil = nothing yet.
 	Learned *Learned
 	Service Service
-	// Trial of the canary beside the present Revision; nil = none. What is older than MaxAge is stale.
+	// Trial of the canary next to the present Revision; nil = no trial. One older than MaxAge
+	// is stale.
 	Trial  *v1alpha1.Trial
 	MaxAge time.Duration
-	// Target is the Revision of the state's target; nil = it is not there. Of it alone both sides of
-	// a trial are the same.
+	// Target is the Revision of the state's target; nil = it does not exist. Both sides of a
+	// trial of a target are this Revision.
 	Target *Revision
 }
 

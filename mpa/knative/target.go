@@ -26,20 +26,22 @@ const (
 	Back Stage = "Back"
 )
 
-// lateWrite is for how long one that leads no more may write what it had decided before.
+// lateWrite is the longest time for which a former leader may still write an earlier
+// decision.
 const lateWrite = 2 * time.Minute
 
 // scaling are the annotations of a Revision that may change while it lives.
 var scaling = annotations[1:]
 
-// Target is what the annotations of a Revision that lives are to be. A stage says what is wanted, not
-// what was done: each step compares it with the Revision, so that the next process goes on with it.
+// Target holds the desired annotations of a live Revision. A stage is the desired state, not
+// the last action: each step compares it with the Revision, so the next process continues
+// with it.
 type Target struct {
 	Stage    Stage     `json:"stage"`
 	Since    time.Time `json:"since"`
 	Revision string    `json:"revision"`
 	Limit    int64     `json:"limit"`
-	// Rate of ours that the Revision has had before; 0 = none. Tried is the one to try.
+	// Rate of ours that the Revision has had before; 0 = no rate. Tried is the one to try.
 	Rate  float64 `json:"rate,omitempty"`
 	Tried float64 `json:"tried"`
 	// Before are the annotations that the Revision was made with, of a template of that Base.
@@ -47,9 +49,9 @@ type Target struct {
 	Base   string            `json:"base"`
 	// Demand of a request when it began, in core-seconds.
 	Demand float64 `json:"demand,omitempty"`
-	// Was is what the Revision did before.
+	// Was is the measurement of the Revision before.
 	Was *v1alpha1.Arm `json:"was,omitempty"`
-	// Settled: the Revision was seen as the stage wants it. What it has from then on is others'.
+	// Settled: the Revision was seen in the state of the stage. Later changes are others'.
 	Settled bool `json:"settled,omitempty"`
 	// Few: it had too few requests to begin with, and the pause after it is longer.
 	Few    bool   `json:"few,omitempty"`
@@ -61,7 +63,8 @@ func (s *State) Trying() bool {
 	return s.Target != nil && slices.Contains([]Stage{Measuring, Writing, Trying}, s.Target.Stage)
 }
 
-// Measured returns the Revision whose requests are counted for a target, and since when; "" = none.
+// Measured returns the Revision whose requests are counted for a target, and since when; "" =
+// no Revision.
 func (s *State) Measured() (revision string, since time.Time) {
 	if !s.UnderWay() && s.Target != nil && (s.Target.Stage == Measuring || s.Target.Stage == Trying) {
 		return s.Target.Revision, s.Target.Since
@@ -84,7 +87,7 @@ func scalingOf(f Fields) map[string]string {
 	return values
 }
 
-// want returns the annotations that the Revision is to have.
+// want returns the desired annotations of the Revision.
 func (g *Target) want() map[string]string {
 	switch {
 	case g.Stage == Writing || g.Stage == Trying:
@@ -95,17 +98,17 @@ func (g *Target) want() map[string]string {
 	return g.Before
 }
 
-// known reports whether the annotations are some of ours, or, where former ones count, those of before.
+// known reports whether the annotations are some of ours or, if former, those of before.
 func (g *Target) known(has map[string]string, former bool) bool {
 	return maps.Equal(has, g.ours(g.Tried)) || g.Rate > 0 && maps.Equal(has, g.ours(g.Rate)) || former && maps.Equal(has, g.Before)
 }
 
-// others reports whether somebody else has changed the annotations.
+// others reports whether another writer has changed the annotations.
 func (g *Target) others(has map[string]string) bool {
 	return g.Settled && !maps.Equal(has, g.want()) || !g.known(has, g.Rate == 0)
 }
 
-// patch returns what to write to annotations of a Revision; nil for one of them = it goes.
+// patch returns the change of annotations of a Revision; nil removes one.
 func (g *Target) patch(has map[string]string) map[string]any {
 	values := map[string]any{}
 	want := g.want()
@@ -149,7 +152,7 @@ func retarget(s State, seen *Seen, limit int64) Action {
 	return become(s, Measuring, seen.Now, fmt.Sprintf("Revision %s is measured before it gets the target %s", g.Revision, l.Target()))
 }
 
-// become is the action that says what is wanted from now on.
+// become returns the action that writes a new desired stage.
 func become(s State, stage Stage, now time.Time, why string) Action {
 	g := *s.Target
 	g.Stage, g.Since, g.Reason = stage, now, why
@@ -158,7 +161,7 @@ func become(s State, stage Stage, now time.Time, why string) Action {
 	return Action{Write: true, State: s, Stage: stage, Reason: why}
 }
 
-// retargeting looks after the target of a Revision that lives; false = there is nothing to do for it.
+// retargeting advances the target of a live Revision; false = nothing to do for it.
 func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 	g, r := s.Target, seen.Target
 	if g == nil {
@@ -185,13 +188,14 @@ func retargeting(t Timing, s State, seen *Seen) (Action, bool) {
 		return become(s, Back, seen.Now, fmt.Sprintf("Revision %s could not be written within %v", g.Revision, t.Ready)), true
 	case g.Stage == Measuring || g.Stage == Trying:
 		return compare(t, s, seen), true
-	case written || g.Stage == Back && (g.Settled || !g.known(has, false)): // what others have set is theirs
+	case written || g.Stage == Back && (g.Settled || !g.known(has, false)): // values set by others stay
 		return Action{}, false
 	}
 	return Action{State: s, Patch: g.patch(has), Stage: g.Stage, Reason: g.Reason}, true
 }
 
-// settle notes that the Revision was seen as the last stage wants it, when nobody can write late any more.
+// settle records that the Revision was seen in the state of the last stage, once nobody can
+// write late any more.
 func settle(s State, seen *Seen) (Action, bool) {
 	if s.Target == nil || s.Target.Settled || s.Trying() || seen.Target == nil || seen.Now.Sub(s.Target.Since).Abs() < lateWrite {
 		return Action{}, false
@@ -202,7 +206,7 @@ func settle(s State, seen *Seen) (Action, bool) {
 	return Action{Write: true, Quiet: true, State: s, Stage: g.Stage, Reason: g.Reason}, true
 }
 
-// ended says why the Revision of a target is to be again as it was; empty = it is not.
+// ended returns the reason to reset the Revision of a target; empty = no reason.
 func ended(s State, seen *Seen) string {
 	g, v := s.Target, &seen.Service
 	switch {
@@ -219,7 +223,7 @@ func ended(s State, seen *Seen) string {
 	return ""
 }
 
-// compare decides by what the Revision does now, and did before.
+// compare decides by the measurements of the Revision now and before.
 func compare(t Timing, s State, seen *Seen) Action {
 	g, trial := s.Target, seen.Trial
 	age := seen.Now.Sub(g.Since).Abs()
@@ -269,7 +273,7 @@ func compare(t Timing, s State, seen *Seen) Action {
 	return hold(s, "%s, and is compared with what it did before", g.Reason)
 }
 
-// worse returns to what the Revision had, and remembers what was tried if it was.
+// worse resets the Revision to its former target, and remembers one that was tried.
 func (g *Target) worse(s State, seen *Seen, why string) Action {
 	if g.Stage == Trying {
 		s.Worse = g.remember(s, seen, g.Tried, why)
@@ -288,7 +292,8 @@ func (g *Target) remember(s State, seen *Seen, rate float64, why string) []Worse
 	return keep(s.Worse, Worse{Setting: Setting{g.Limit, rate}, Base: g.Base, Demand: g.Demand, Time: seen.Now, Reason: why})
 }
 
-// theirs leaves the Revision as others have changed it, and remembers what they have taken back.
+// theirs leaves the Revision as others have changed it, and remembers the values that they
+// took back.
 func (g *Target) theirs(s State, seen *Seen, has map[string]string) Action {
 	why := fmt.Sprintf("others have changed metric or target of Revision %s", g.Revision)
 	stage := Back

@@ -13,11 +13,11 @@ import (
 
 // Agent sizes a workload by a policy.
 type Agent struct {
-	// Ahead, if set, tells the largest rates to come: until more pods could be there, and
-	// for as long as a shrink holds. They take the place of what is expected.
+	// Ahead, if set, returns the largest future rates: until more pods could exist, and for
+	// as long as a shrink holds. They replace the expected demand.
 	Ahead func(now time.Time) (soon, later float64)
-	// Forecast, if set, does so without knowing: soon is expected beside what the rules expect,
-	// later takes the place of the largest need of holdSeconds. 0 = no opinion.
+	// Forecast, if set, returns predictions of both: soon is expected in addition to the
+	// demand by the rules, later replaces the largest need of holdSeconds. 0 = no opinion.
 	Forecast func(now time.Time) (soon, later float64)
 
 	target mpa.Target
@@ -26,18 +26,18 @@ type Agent struct {
 	now    time.Time // of the observation
 }
 
-// state is what an agent remembers.
+// state is the memory of an agent.
 type state struct {
 	Begun time.Time `json:"begun,omitzero"`
-	// First is what the pods had at first, in cores.
+	// First is the first size of the pods, in cores.
 	First float64 `json:"first"`
-	// Cost of a request in core-seconds; 0 = not known.
+	// Cost of a request in core-seconds; 0 = unknown.
 	Cost float64 `json:"cost,omitempty"`
-	// Fresh counts measurements since the workload changed, while they weigh more; 0 = it has not.
+	// Fresh counts measurements since the workload changed, while they weigh more; 0 = no change.
 	Fresh int `json:"fresh,omitempty"`
 	// Watches for such changes.
 	Watches watches `json:"watches"`
-	// Demand in cores of the last minutes, its maxima, and those of what it needed.
+	// Demand in cores of the last minutes, its maxima, and those of the need.
 	Recent []sample `json:"recent,omitempty"`
 	Ten    maxima   `json:"ten,omitempty"`
 	Hour   maxima   `json:"hour,omitempty"`
@@ -47,7 +47,7 @@ type state struct {
 	Slot  int             `json:"slot"`
 	Seen  float64         `json:"seen"`
 	// Beta is the slack; Up and Down its last steps; Vain, steps up that did not help, and
-	// Before the slack before them.
+	// Before, the slack before them.
 	Beta   float64   `json:"beta"`
 	Up     time.Time `json:"up,omitzero"`
 	Down   time.Time `json:"down,omitzero"`
@@ -56,7 +56,7 @@ type state struct {
 	// Late and Asked give the share of the error budget that is spent: both forget.
 	Late  float64 `json:"late"`
 	Asked float64 `json:"asked"`
-	// Filled is the need ÷ what the pods have, its maxima and those of its negative.
+	// Filled is the need ÷ the cores of the pods, its maxima and those of its negative.
 	Filled maxima `json:"filled,omitempty"`
 	Empty  maxima `json:"empty,omitempty"`
 	// Short is the rate per pod at which something other than cpu ran short, until a time.
@@ -72,15 +72,15 @@ type state struct {
 	CPU      []time.Time     `json:"cpu,omitempty"`
 	Other    []time.Time     `json:"other,omitempty"`
 	Scaled   []time.Time     `json:"scaled,omitempty"`
-	// Wants is since when it has wanted larger pods and has not got them.
+	// Wants is the time since when larger pods were recommended but not created.
 	Wants time.Time `json:"wants,omitzero"`
-	// Unsure is when metrics were last missing or old.
+	// Unsure is the last time at which metrics were missing or old.
 	Unsure time.Time `json:"unsure,omitzero"`
-	// Shrunk is when and at what demand it last shrank; Swung, when it last grew again although
-	// demand was the same.
+	// Shrunk is the time and the demand of the last shrink; Swung, the times at which it grew
+	// again although demand was the same.
 	Shrunk sample      `json:"shrunk,omitzero"`
 	Swung  []time.Time `json:"swung,omitempty"`
-	// Lost is since when most requests are not answered.
+	// Lost is the time since when most requests are not answered.
 	Lost time.Time `json:"lost,omitzero"`
 }
 
@@ -124,7 +124,7 @@ const (
 	cpuGrow, cpuShrink = 29, 14
 	otherShrink        = 2
 	scaleShrink        = 6
-	patience           = 75 * time.Second // until larger pods that do not come become more pods
+	patience           = 75 * time.Second // wait for larger pods before it adds pods instead
 )
 
 // New returns an agent without memory.

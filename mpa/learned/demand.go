@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// A workload is what an observation shows of one.
+// A workload is the state of one by an observation.
 type workload struct {
 	known   bool
 	missing string
@@ -18,11 +18,11 @@ type workload struct {
 	ready   float64 // pods
 	// unit is u: the cores that one request of the promised percentile needs to be in time.
 	unit float64
-	// latency ÷ the promised one; 0 = not known.
+	// latency ÷ the promised one; 0 = unknown.
 	latency float64
 	// lost is the share of the requests asked for that are not answered.
 	lost float64
-	// age of the rate beyond what is usual, in seconds.
+	// age of the rate beyond usualAge, in seconds.
 	age float64
 	// fresh is the cores of the pods whose usage is of the same time as the throughput, per
 	// pod, and their share of the running pods.
@@ -40,9 +40,9 @@ const (
 	steadyRate = 1.25
 	// usualAge of metrics; those that are older than stale make an agent unsure for a while.
 	usualAge, stale, unsureSpan = 15 * time.Second, time.Minute, time.Hour
-	// Shares of the largest demand of an hour and of what it began with, while unsure.
+	// Shares of the largest demand of an hour and of the first size, while unsure.
 	unsureHour, unsureFirst = .8, .7
-	// refill is after a gap how long until rates are again those of a window alone.
+	// refill is the time after a gap until rates are again those of a window alone.
 	refill = 2 * time.Minute
 )
 
@@ -138,7 +138,7 @@ func (a *Agent) identify(o *mpa.Observation, w *workload) {
 		a.s.Cost = now
 	}
 	if a.s.Fresh > 0 {
-		// The mean of what was measured since the workload changed.
+		// The mean of the measurements since the workload changed.
 		a.s.Fresh++
 		if mean := 1 / float64(a.s.Fresh); mean > weight {
 			weight = mean
@@ -167,8 +167,8 @@ func (a *Agent) unsure(now time.Time) bool {
 	return !a.s.Unsure.IsZero() && now.Sub(a.s.Unsure) < unsureSpan
 }
 
-// expected returns the largest of what the next minutes may ask for, in cores, and which of
-// them it is. It also remembers what is to be held.
+// expected returns the largest demand expected in the next minutes, in cores, and its origin.
+// It also records the demand to hold.
 func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string) {
 	s, d := &a.s, w.demand
 	for len(s.Recent) > 0 && now.Sub(s.Recent[0].Time) > recentSpan {
@@ -216,8 +216,8 @@ func (a *Agent) expected(now time.Time, w *workload) (cores float64, why string)
 }
 
 // jump returns the demand at the end of the window of the rate, which a step enters bit by
-// bit: what it was a window ago, and the last rise as steeply as it came; 0 = no jump. After a
-// gap there is none for a while: what rose meanwhile comes at once.
+// bit: the demand a window ago plus jumpGain times the last rise; 0 = no jump. After a gap
+// there is none for a while: a rise in the gap arrives at once.
 func (a *Agent) jump(now time.Time, d float64) float64 {
 	list := a.s.Recent
 	if len(list) < 2 {
@@ -290,8 +290,8 @@ const (
 	usualNewest = .5 // weight of the newest day
 )
 
-// usual returns the usual demand of the next 10 min of the day, 0 = not known, and learns
-// from the present one.
+// usual returns the usual demand of the next 10 min of the day, 0 = unknown, and learns from
+// the present one.
 func (a *Agent) usual(now time.Time, d float64) float64 {
 	s := &a.s
 	slot := slotOf(now)

@@ -14,7 +14,7 @@ import (
 
 // watches look for a new version of the workload: requests of another cpu, and a latency
 // that the model does not explain. Each takes a value a minute. After an alarm a watch begins
-// from nothing, so that its next one is at least two hours away; after one of the cpu, both.
+// from scratch, so that its next one is at least two hours away; after one of the cpu, both.
 type watches struct {
 	Last    time.Time    `json:"last,omitzero"` // of the last values
 	CPU     cpuWatch     `json:"cpu"`
@@ -31,8 +31,8 @@ type cpuWatch struct {
 	Detector *drift.PageHinkley `json:"detector"`
 }
 
-// latencyWatch looks at the log of the latency less what a linear model in two quantities
-// says: the share of the cpu that is free, and the size of a pod in requests a second.
+// latencyWatch tests the log of the latency less a linear model in two quantities: the share
+// of the cpu that is free, and the size of a pod in requests a second.
 type latencyWatch struct {
 	Count    int                `json:"count,omitempty"` // minutes that the model is from
 	Squares  [6]float64         `json:"squares"`         // XᵀX, upper triangle
@@ -67,8 +67,8 @@ func newWatches() watches {
 	return watches{CPU: cpuWatch{Detector: detector(cpuSettings)}, Latency: latencyWatch{Detector: detector(latencySettings)}}
 }
 
-// watch returns what of the workload has changed, in a few words; "" = nothing that is new.
-// It also begins to identify it from what is measured from now on.
+// watch returns the property of the workload that has changed, in a few words; "" = no
+// change. After a change it identifies the workload anew.
 func (a *Agent) watch(o *mpa.Observation, w *workload) string {
 	s := &a.s
 	if w.rate == 0 || s.Cost == 0 || !o.Throughput.Known(o.Time, maxAge) || a.killed(o) {
@@ -98,7 +98,7 @@ func (a *Agent) watch(o *mpa.Observation, w *workload) string {
 		}
 		return fmt.Sprintf("cpu per request is %s: %.3g core-seconds, %.3g before", direction(cpu), cost, level)
 	}
-	// The slack and the rate at which something else ran short were those of another version.
+	// The slack and the rate at which something else ran short belong to another version.
 	s.Beta, s.Vain, s.Short = max(s.Beta, a.v[betaFirst]), 0, 0
 	return fmt.Sprintf("latency is %s than load and size explain: %.3g of the promise", direction(latency), w.latency)
 }
@@ -172,7 +172,7 @@ func (l *latencyWatch) fit() error {
 	return c.SolveVecTo(mat.NewVecDense(3, l.Model[:]), mat.NewVecDense(3, l.Products[:]))
 }
 
-// check reports what is wrong with watches that were read.
+// check returns an error for watches that were read and are invalid.
 func (w *watches) check() error {
 	switch {
 	case w.CPU.Detector == nil || w.Latency.Detector == nil:

@@ -12,9 +12,9 @@ type memory struct {
 	Peaks mpa.Peaks `json:"peaks,omitempty"`
 	// Low has maxima of the negative of the leanest pod's bytes, of an hour.
 	Low maxima `json:"low,omitempty"`
-	// Needed is the least that was not enough: what containers had that ran out of memory.
+	// Needed is the memory that containers had that ran out of it.
 	Needed mpa.Peaks `json:"needed,omitempty"`
-	// First is what pods had at first, in bytes.
+	// First is the first request of pods, in bytes.
 	First int64 `json:"first,omitempty"`
 	// Killed is the last kill that was counted.
 	Killed time.Time `json:"killed,omitzero"`
@@ -26,7 +26,7 @@ const (
 	mostGrowth = 3                // of the work of a pod, that its memory prepares for
 )
 
-// seeMemory adds what an observation shows. A container that ran out of memory used more
+// seeMemory adds the memory of an observation. A container that ran out of memory used more
 // than it had.
 func (a *Agent) seeMemory(o *mpa.Observation, requests []mpa.Resources) {
 	for i := range a.s.Memory {
@@ -45,7 +45,7 @@ func (a *Agent) seeMemory(o *mpa.Observation, requests []mpa.Resources) {
 				if c.Usage.Known(o.Time, maxAge) {
 					most, least = max(most, c.Usage.Memory), min(least, c.Usage.Memory)
 				}
-				// Kills from before this agent began say nothing of the present size.
+				// Kills from before this agent began do not concern the present size.
 				if c.Killed.After(m.Killed) && c.Killed.After(a.s.Begun.Add(-maxAge)) {
 					m.Killed = c.Killed
 					most, needed = max(most, c.Request.Memory), max(needed, c.Request.Memory)
@@ -102,7 +102,7 @@ func (a *Agent) memoryFor(o *mpa.Observation, requests []mpa.Resources, growth f
 			continue
 		}
 		if needed > 0 {
-			peak = min(peak, needed/a.v[memoryMargin]) // what was in use at a kill swayed no further
+			peak = min(peak, needed/a.v[memoryMargin]) // memory in use at a kill swayed no further
 		}
 		sway := max(0, peak+m.Low.most()) // Low is negative
 		margin := max((a.v[memoryMargin]-1)*peak, a.v[memorySway]*sway*math.Pow(growth, a.v[memoryGrowth]))

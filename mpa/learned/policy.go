@@ -22,7 +22,7 @@ const (
 	Version = 1
 )
 
-// A Policy is a ScalingPolicy: the numbers of the agent, and where they come from.
+// A Policy is a ScalingPolicy: the numbers of the agent, and their origin.
 type Policy struct {
 	Name       string
 	Values     Values
@@ -31,7 +31,7 @@ type Policy struct {
 	Digest string
 }
 
-// A Provenance says how numbers were found. The zero value stands for numbers set by hand.
+// A Provenance records how numbers were found. The zero value means numbers set by hand.
 type Provenance struct {
 	Method      string `yaml:"method"`
 	Evaluations int    `yaml:"evaluations"`
@@ -40,7 +40,7 @@ type Provenance struct {
 	// that were searched and validated on.
 	FirstScenario uint64 `yaml:"firstScenario"`
 	Scenarios     int    `yaml:"scenarios"`
-	// Traces were read beside synthetic loads.
+	// Traces were read in addition to synthetic loads.
 	Traces bool `yaml:"traces"`
 	// Journaled pieces of the user's own workloads, of three hours, were searched on as well.
 	Journaled int `yaml:"journaledPieces,omitempty"`
@@ -146,7 +146,7 @@ func Read(name string, version int, numbers map[string]float64, from Provenance)
 
 func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
 
-// head checks what stands beside the numbers.
+// head checks the fields next to the numbers.
 func (p *Policy) head(version int) error {
 	switch {
 	case version != Version:

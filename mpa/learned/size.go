@@ -12,7 +12,7 @@ const (
 	vainSteps    = 3     // steps up that did not help, before something other than cpu is short
 	afterPeak    = .8    // of the largest demand of 10 min
 	shortHold    = time.Hour
-	calmSteps    = 2 // steps down more where latency is nothing, fewer the nearer it is to calm
+	calmSteps    = 2 // further steps down at a latency of 0, fewer the nearer it is to calm
 	filledSpan   = 2 * time.Minute
 	mostPods     = 1.6 // × work ÷ size + 1
 	leastChange  = 1.11
@@ -34,7 +34,7 @@ func (a *Agent) used() float64 {
 	return a.s.Late / a.s.Asked
 }
 
-// slack returns β with what the error budget adds.
+// slack returns β with the addition for the error budget.
 func (a *Agent) slack() float64 {
 	b := a.s.Beta
 	if a.unsure(a.now) {
@@ -44,7 +44,7 @@ func (a *Agent) slack() float64 {
 }
 
 // need returns the cores that some work needs on n pods. A pod with w cores of work gets
-// w + β·√(w·u) + κ'·u: queues come from the noise around the mean (the square-root rule of
+// w + β·√(w·u) + κ'·u: the noise around the mean causes queues (the square-root rule of
 // staffing), and one request of the promised percentile alone needs u.
 func (a *Agent) need(work float64, n int32, unit float64) float64 {
 	b := a.slack()
@@ -65,8 +65,8 @@ func (a *Agent) pods(work, size, unit float64) int32 {
 	return n
 }
 
-// most returns how many pods of a size there are at most for some work. What has not been
-// asked for yet counts without the room for noise.
+// most returns the largest number of pods of a size for some work. Work beyond the demand of
+// the last hour counts without the room for noise.
 func (a *Agent) most(work, size float64) int32 {
 	work = max(tells*work/mostPods, min(work, a.s.Hour.most()))
 	return min(a.target.Replicas.Max, mpa.Range{Min: 1, Max: math.MaxInt32}.Clamp(int32(min(1e6, mostPods*work/size+1))))
@@ -82,7 +82,8 @@ func (a *Agent) steer(o *mpa.Observation, w *workload) {
 	if w.latency == 0 || w.rate == 0 {
 		return
 	}
-	// Of the latencies one percentile is known; the tail through it is taken as exponential.
+	// Only one percentile of the latencies is measured; the tail through it is taken as
+	// exponential.
 	forgiven := 1 - a.target.SLO.Percentile/100
 	late := math.Pow(forgiven, min(4, 1/w.latency)-1)
 	if w.lost > 1-answered {
@@ -92,7 +93,7 @@ func (a *Agent) steer(o *mpa.Observation, w *workload) {
 	s.Asked = budgetForget*s.Asked + w.rate
 	switch {
 	case w.latency > 1:
-		// Where demand was higher than planned, the slack was not too small.
+		// If demand was higher than planned, the slack was not too small.
 		if now.Sub(s.Up)-time.Duration(w.age*float64(time.Second)) < a.span(upSeconds) || s.Filled.most() > 1.05 {
 			return
 		}
@@ -100,7 +101,7 @@ func (a *Agent) steer(o *mpa.Observation, w *workload) {
 			s.Before = s.Beta
 		}
 		s.Beta, s.Up = min(a.v[betaMost], s.Beta*a.v[betaUp]), now
-		// After a peak its backlog is late, at a rate that explains nothing.
+		// After a peak its backlog is late, whatever the rate.
 		if s.Vain++; s.Vain > vainSteps && w.cores < a.v[shortBusy]*have && int32(w.ready) == o.Replicas && w.demand > afterPeak*s.Ten.most() {
 			s.Short, s.ShortUntil, s.Vain = w.rate/w.ready*a.v[shortShare], now.Add(shortHold), 0
 			s.Beta = s.Before // more of it did not help
@@ -182,7 +183,7 @@ func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas i
 }
 
 // flood returns the factor for the need while most requests are not answered and the pods are
-// busy: with what was given up and is asked for again. It rises by 1 in a minute.
+// busy: it covers requests that were given up and are retried. It rises by 1 in a minute.
 func (a *Agent) flood(now time.Time, w *workload) float64 {
 	s := &a.s
 	if w.lost <= .5 {
@@ -198,8 +199,7 @@ func (a *Agent) flood(now time.Time, w *workload) float64 {
 	return min(floodMost, 1+now.Sub(s.Lost).Minutes())
 }
 
-// swung reports whether what it made smaller had to grow again shortly before, at the same
-// demand.
+// swung reports whether a shrink had to be undone shortly before, at the same demand.
 func (a *Agent) swung(now time.Time) bool {
 	n := len(a.s.Swung)
 	if n == 0 {

@@ -34,7 +34,8 @@ func limitEnded(o *v1alpha1.MultidimPodAutoscaler) string {
 	return ""
 }
 
-// concurrency returns what is known of a pod after a decision; nil = the spec does not ask.
+// concurrency returns the knowledge of a pod after a decision; nil = the spec does not
+// request it.
 func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.ConcurrencyStatus {
 	limited := s.session.Limited()
 	if limited == nil {
@@ -138,8 +139,9 @@ func (r *reconciler) withhold(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 	return nil
 }
 
-// leaveOutGates leaves out what gates measure while some of the pods that should have one take requests without: the sums are of
-// some pods, and would be taken for those of all. The fallback decides meanwhile, and nothing is learned.
+// leaveOutGates drops the measurements of gates while some of the pods that should have one take requests without:
+// the sums are of some pods, and would be taken for those of all. The fallback decides meanwhile, and nothing is
+// learned.
 func (r *reconciler) leaveOutGates(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, ob *mpa.Observation) error {
 	if o.Spec.Concurrency == nil || o.Spec.Concurrency.Pod != v1alpha1.PodSidecar {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// object is what the recommender knows of a MultidimPodAutoscaler between two decisions. One
+// object is the recommender's knowledge of a MultidimPodAutoscaler between two decisions. One
 // worker at a time uses it.
 type object struct {
 	uid        types.UID
@@ -30,11 +30,11 @@ type object struct {
 	next       time.Time
 
 	session *journal.Session // nil = begins from the status
-	id      int64            // the largest known
+	id      int64            // the largest seen
 	outcome string           // the last in the journal
 
 	weights  agents.Weights // shared with the session
-	policy   *served        // nil = none
+	policy   *served        // nil = no policy
 	accepted *acceptance    // nil = the algorithm needs no policy
 
 	alarm      journal.Alarm              // the last
@@ -47,7 +47,7 @@ type object struct {
 	written        time.Time
 	refused        string // the reason; empty = not refused
 	knative        knativeService
-	withheld       string // why the limit is not applied, though the spec says so; empty = it is
+	withheld       string // reason that the limit is not applied in spite of the spec; empty = it is
 }
 
 // errForeign means that another recommender wrote a recommendation for the object.
@@ -211,8 +211,8 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	return err
 }
 
-// journalBytes is how large the journal of an object of a namespace may be: as the options say, and at most its part of
-// the namespace's share of all.
+// journalBytes returns the largest size of the journal of an object of a namespace: by the options, and at most its
+// part of the namespace's share of all.
 func (r *reconciler) journalBytes(namespace string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +234,7 @@ func (r *reconciler) withoutJournal(ctx context.Context, o *v1alpha1.MultidimPod
 	}
 }
 
-// undo forgets an action whose write failed: what is not written is not decided. If the
+// undo forgets an action whose write failed: only a written action is decided. If the
 // write succeeded all the same, the next decision finds its id.
 func (s *object) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
 	if d.Action == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// setGate sets whether the pods have the gate that the spec asks for: by the workload's template,
-// and by what the webhook wrote to the newest pod.
+// setGate sets whether the pods have the gate that the spec requests: by the workload's template,
+// and by the webhook's annotation on the newest pod.
 func (r *reconciler) setGate(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, next *v1alpha1.MultidimPodAutoscalerStatus) error {
 	c := o.Spec.Concurrency
 	if c == nil || c.Pod != v1alpha1.PodSidecar {
@@ -84,8 +84,8 @@ func (r *reconciler) gateOf(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	return metav1.ConditionTrue, "Injected", fmt.Sprintf("all %d pods have the gate before port %s", all, port), nil
 }
 
-// stands returns why a pod without a gate would be refused one for that port now. A reason that is
-// of the pod may have been for another port; one that is of its namespace or of the webhook stands
+// stands returns the reason that a pod without a gate would be refused one for that port now. A
+// reason of the pod may have been for another port; one of its namespace or of the webhook applies
 // until there is a newer pod.
 func stands(pod *corev1.Pod, port, why string) (reason, message string, still bool) {
 	reason, message, _ = strings.Cut(why, ": ")

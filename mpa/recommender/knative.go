@@ -26,7 +26,7 @@ import (
 // knativeService is the Service that an object is about, at the present decision.
 type knativeService struct {
 	limit  int32  // containerConcurrency; 0 = any number
-	canary string // the Revision of ours that gets a part of the requests, or stable where it is tried itself; empty = none
+	canary string // our Revision that gets a part of the requests, or stable if it is tried itself; empty = no trial
 	stable string
 	since  time.Time
 }
@@ -131,22 +131,22 @@ func templateOf(u *unstructured.Unstructured) *corev1.PodTemplateSpec {
 	return t
 }
 
-// anyNumber stands for the limit of pods that have none: the learner takes it for one that never binds.
+// anyNumber is the limit of pods without one: to the learner, a limit that never binds.
 const anyNumber = knative.MaxLimit
 
-// setLimit enters the Service's limit in an observation, which queue-proxy does not tell.
+// setLimit enters the Service's limit in an observation, as queue-proxy does not export it.
 func (k *knativeService) setLimit(ob *mpa.Observation) {
 	if ob.Gates.Limit = k.limit; k.limit == 0 {
 		ob.Gates.Limit = anyNumber
 	}
 }
 
-// trialGap is the longest time between two measurements that the sums bridge; what was between is
-// not known, and counts for neither.
+// trialGap is the longest time between two measurements that the sums bridge; a longer one counts
+// for neither.
 const trialGap = time.Minute
 
-// trial adds what both Revisions do now to the sums. They are in the status alone, so that the next
-// process goes on with them; where a write is lost, so is what it had.
+// trial adds the present load of both Revisions to the sums. They are in the status alone, so that
+// the next process continues them; a lost write loses its part.
 func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation) (*v1alpha1.Trial, []collect.Problem, error) {
 	k := &s.knative
 	if k.canary == "" || o.Spec.SLO == nil || o.Spec.SLO.Latency == nil {
@@ -198,7 +198,8 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 			}
 		}
 	}
-	// Until then a part of what is measured was before. It tells of requests that are lost, and is no comparison.
+	// Until then the means include time before the trial. They show requests that are lost, and are no
+	// comparison.
 	whole := k.since.Add(collect.GateWindow)
 	if t == nil || t.Canary.Revision != k.canary || t.Stable.Revision != k.stable || t.Since.Time.Before(k.since) || t.Since.Time.Before(whole) && !oldest.Before(whole) {
 		return &v1alpha1.Trial{Since: micro(oldest), Time: micro(oldest), Stable: v1alpha1.Arm{Revision: k.stable}, Canary: v1alpha1.Arm{Revision: k.canary}}, nil, nil
@@ -209,7 +210,7 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	}
 	t.Time = micro(oldest)
 	if gap > max(trialGap, 2*r.options.Interval) {
-		t.Since = micro(t.Since.Add(gap)) // from Since to Time is what was measured
+		t.Since = micro(t.Since.Add(gap)) // from Since to Time is measured time only
 		return t, nil, nil
 	}
 	for i, a := range []*v1alpha1.Arm{&t.Stable, &t.Canary} {
@@ -222,7 +223,7 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	return t, nil, nil
 }
 
-// setLearned says whether there is something that a Knative Service could have.
+// setLearned sets whether there is a learned setting for a Knative Service.
 func (s *object) setLearned(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
 	limited := s.session.Limited()
 	if limited == nil { // the API server admits no such object today

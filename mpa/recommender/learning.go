@@ -14,8 +14,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/phases"
 )
 
-// phasesOf returns the settings of an object's phases. A policy that is gone, or that
-// another one replaced which is not accepted, is withdrawn.
+// phasesOf returns the settings of an object's phases. A policy that is deleted, or replaced
+// by one that is not accepted, is withdrawn.
 func phasesOf(o *v1alpha1.MultidimPodAutoscaler, withdrawn bool) *phases.Settings {
 	s := phases.DefaultSettings()
 	s.Withdrawn = withdrawn
@@ -76,14 +76,14 @@ func progressOf(l *v1alpha1.LearningStatus) phases.Progress {
 	if l.Judged != nil {
 		p.Judged = l.Judged.UTC()
 		v := mpa.Verdict{Time: p.Judged, Missing: l.Missing, RulesBroken: int(l.RulesBroken), CandidateBroken: int(l.PolicyBroken), Runs: int(l.Runs)}
-		v.Rules, _ = strconv.ParseFloat(l.Rules, 64) // none = not compared
+		v.Rules, _ = strconv.ParseFloat(l.Rules, 64) // empty = not compared
 		v.Candidate, _ = strconv.ParseFloat(l.Policy, 64)
 		p.Verdict = &v
 	}
 	return p
 }
 
-// learning returns the status of a policy in its phases; nil = there is none.
+// learning returns the status of a policy in its phases; nil = no policy in phases.
 func (s *object) learning(d *mpa.Decision) *v1alpha1.LearningStatus {
 	p := s.progress()
 	if p == nil {
@@ -123,7 +123,8 @@ func (r *reconciler) announce(o *v1alpha1.MultidimPodAutoscaler, before, after *
 	r.events.Eventf(o, corev1.EventTypeNormal, "LearningPhase", "%s after %s: %s", after.Phase, before.Phase, why)
 }
 
-// fallbackOf returns what acts in the place of an agent, and after how long without an opinion.
+// fallbackOf returns the fallback of an agent, and the time without an opinion after which it
+// acts.
 func fallbackOf(s *journal.Setup) (name string, after time.Duration) {
 	if s.Fallback != nil {
 		return s.Fallback.Agent.String(), s.Fallback.After

@@ -54,7 +54,7 @@ func init() {
 	metrics.Registry.MustRegister(decisions, holds, decisionSeconds, usageAge, ratios, errorsSeen, replicas, cpu, memory, withoutJournals, retrainings)
 }
 
-// measured counts a decision, and shows what it is based on.
+// measured counts a decision, and exports its inputs.
 func measured(key types.NamespacedName, o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) {
 	decisions.WithLabelValues(key.Namespace, key.Name, action(d)).Inc()
 	for _, g := range d.Guards {

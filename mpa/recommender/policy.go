@@ -73,15 +73,15 @@ type served struct {
 	generation   int64
 }
 
-// An acceptance says what became of the policy that an object's spec names.
+// An acceptance is the state of the policy that an object's spec names.
 type acceptance struct {
 	reason string // empty = it decides
 	err    error
 	serves bool // it or the one before decides, not the fallback
 }
 
-// usePolicy gives a setup its policy: the present one or, where that is gone or not
-// accepted, the last one of the name. Without either the fallback takes the agent's place.
+// usePolicy gives a setup its policy: the present one or, if that is deleted or not accepted,
+// the last one of the name. Without either the fallback replaces the agent.
 func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, setup *journal.Setup) {
 	s.retraining = o.Status.Retraining.DeepCopy()
 	if s.retraining == nil {
@@ -101,7 +101,7 @@ func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutos
 	s.accepted = a
 	if a.serves = s.policy != nil; a.serves {
 		setup.Agent.Digest, setup.Learning = s.policy.digest, phasesOf(o, a.reason != "")
-		if retrained { // whatever trust the spec has in its own policy
+		if retrained { // whatever phase the spec begins its own policy with
 			setup.Learning.Begin = mpa.OfflineTraining
 		}
 		return

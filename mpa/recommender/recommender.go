@@ -2,11 +2,11 @@
 // the pure controller of package mpa, and writes the decision to the status. It changes
 // nothing else.
 //
-// # What survives
+// # State after a kill
 //
 // A recommendation, its id and the guards' memory of it are one write, which fails if
-// somebody else wrote the status meanwhile. A recommender that is killed before the write
-// has counted nothing; one that is killed after it finds everything there. A recommender
+// another program wrote the status meanwhile. A recommender that is killed before the write
+// has counted nothing; one that is killed after it finds all of it. A recommender
 // that finds an id that is not its own replaces its memory by the status', so that two
 // recommenders together keep the limits of one.
 package recommender
@@ -55,24 +55,24 @@ type Options struct {
 	Name     string
 	Interval time.Duration
 	Workers  int // for one namespace; all have twice as many
-	// CoolDown and Patience are those of [mpa.Guards], Stabilisation that of
-	// [mpa.Target].
+	// CoolDown and Patience are those of [mpa.Guards], Stabilisation that of [mpa.Target].
 	CoolDown, Patience, Stabilisation time.Duration
-	// JournalDir has a journal for each object, of at most JournalBytes; empty = none. A
+	// JournalDir has a journal for each object, of at most JournalBytes; empty = no journals. A
 	// journal without new lines for JournalAge is removed. Each namespace with objects has an equal share of
 	// JournalTotal for all of its journals; 0 = no bound.
 	JournalDir                 string
 	JournalBytes, JournalTotal int64
 	JournalAge                 time.Duration
-	// Servers is a file with the Prometheus servers that may be asked; empty = none.
+	// Servers is a file with the Prometheus servers that may be queried; empty = no servers.
 	Servers string
-	// RetrainingTemplate is the CronJob in Namespace that the Jobs are made of which train a
-	// policy after an alarm; empty = none. The first begins RetrainingAfter the alarm, the next
-	// one of an object RetrainingCoolDown after the last; at most RetrainingJobs run at once.
+	// RetrainingTemplate is the CronJob in Namespace from which Jobs are made that train a
+	// policy after an alarm; empty = no retraining. The first begins RetrainingAfter the alarm,
+	// the next one of an object RetrainingCoolDown after the last; at most RetrainingJobs run
+	// at once.
 	RetrainingTemplate                  string
 	RetrainingJobs                      int
 	RetrainingAfter, RetrainingCoolDown time.Duration
-	// WebhookProbe is how often it is tried whether the API server reaches the webhook of new
+	// WebhookProbe is the interval of checks that the API server reaches the webhook of new
 	// pods; 0 = never.
 	WebhookProbe time.Duration
 	// Namespace is the autoscaler's own. Its objects are ignored.
@@ -100,7 +100,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
-// Validate returns what is wrong, by flag.
+// Validate returns the invalid option, by flag.
 func (o *Options) Validate() error {
 	switch {
 	case o.Name == "":
@@ -159,14 +159,14 @@ const (
 	askFor = 5 * time.Second
 	// writeFor is how long a write may take.
 	writeFor = 10 * time.Second
-	// soon is when an object is reconciled again for which Prometheus was busy, or that
-	// somebody else changed.
+	// soon is the wait before an object is reconciled again for which Prometheus was busy, or
+	// that another writer changed.
 	soon = time.Second
-	// retry is when an object is reconciled again after an error.
+	// retry is the wait before an object is reconciled again after an error.
 	retry = 5 * time.Second
-	// refreshEvery is how often a status is written if only numbers changed.
+	// refreshEvery is the interval of status writes if only numbers changed.
 	refreshEvery = time.Minute
-	// journalFiles is how many files a journal has at most.
+	// journalFiles is the largest number of files of a journal.
 	journalFiles = 8
 	// leastJournal is the size, in bytes, below which an object has no journal.
 	leastJournal = 1 << 20
@@ -339,7 +339,7 @@ func (r *reconciler) slot(o *v1alpha1.MultidimPodAutoscaler, now time.Time) time
 	return next
 }
 
-// object returns what the recommender knows of an object. One for which another process
+// object returns the recommender's knowledge of an object. One for which another process
 // decided before waits for its slot.
 func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, now time.Time) *object {
 	key := client.ObjectKeyFromObject(o)

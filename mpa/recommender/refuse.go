@@ -24,7 +24,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// A refusal is why no decision is made for an object. It ends when the reason does.
+// A refusal is the reason that no decision is made for an object. It ends with the reason.
 type refusal struct{ reason, message string }
 
 func refuse(reason, format string, args ...any) *refusal {
@@ -69,8 +69,9 @@ func limits(o *v1alpha1.MultidimPodAutoscaler) bool {
 	return o.Spec.Mode != v1alpha1.ModeOff && o.Spec.Concurrency != nil && o.Spec.Concurrency.Mode == v1alpha1.ConcurrencyApply && !o.Spec.ScaleTargetRef.Knative()
 }
 
-// oneService says why the limit of an object is not applied: a Service leads to its pods and to those of an older object
-// whose limit is applied. What one lets in less the other gets more, and neither learns from that. Empty = it is.
+// oneService returns the reason that the limit of an object is not applied: a Service leads to its pods and to those
+// of an older object whose limit is applied. Requests that one keeps out reach the other, and neither learns from
+// that. Empty = it is applied.
 func (r *reconciler) oneService(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload) (string, error) {
 	if !limits(o) {
 		return "", nil
@@ -89,7 +90,7 @@ func (r *reconciler) oneService(ctx context.Context, o *v1alpha1.MultidimPodAuto
 			continue
 		}
 		if other.Status.Phase == v1alpha1.PhaseRefused || other.Status.Concurrency == nil {
-			continue // it applies none now
+			continue // its limit is not applied now
 		}
 		pods, err := target.Find(ctx, r.Client, o.Namespace, other.Spec.ScaleTargetRef)
 		if apierrors.IsNotFound(err) {
@@ -179,7 +180,7 @@ type vpas struct {
 
 	mu      sync.Mutex
 	asked   time.Time
-	informs cache.Informer // nil = the kind is not known
+	informs cache.Informer // nil = the kind is not installed
 }
 
 var vpaKind = schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"}

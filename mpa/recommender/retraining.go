@@ -28,11 +28,13 @@ const (
 	outcomeFailed    = "Failed"
 	outcomeTimedOut  = "TimedOut"
 	outcomeTakenBack = "TakenBack"
-	// jobRetry is when a Job is made again that could not be made, as for a quota.
+	// jobRetry is the wait before a Job that could not be created, as for a quota, is tried
+	// again.
 	jobRetry = time.Minute
-	// seenWithin is how long the cache may take to show a policy that a Job has written.
+	// seenWithin is the longest delay of a policy that a Job has written in the cache.
 	seenWithin = time.Minute
-	// keptPolicies is how many of the policies that Jobs wrote for an object stay, the newest ones; those in use stay besides.
+	// keptPolicies is the number of the newest policies by Jobs of an object that are kept, in addition to those in
+	// use.
 	keptPolicies = 3
 )
 
@@ -70,7 +72,7 @@ func (r *reconciler) policyName(ctx context.Context, o *v1alpha1.MultidimPodAuto
 	return spec
 }
 
-// digest returns that of a ScalingPolicy; "" = there is none, or it is not accepted.
+// digest returns that of a ScalingPolicy; "" = it does not exist, or is not accepted.
 func (r *reconciler) digest(ctx context.Context, name string) string {
 	o := &v1alpha1.ScalingPolicy{}
 	if r.Get(ctx, client.ObjectKey{Name: name}, o) != nil {
@@ -93,7 +95,7 @@ func (s *object) noteAlarm() {
 	t.Alarm, t.Change, t.PolicyDigest = new(micro(s.alarm.Time.UTC())), bounded.Text(s.alarm.Drift), s.alarm.Digest
 }
 
-// runs reports whether a Job was made whose end is not known.
+// runs reports whether a Job was created whose end is not recorded.
 func runs(t *v1alpha1.RetrainingStatus) bool { return t.Job != "" && t.Ended == nil }
 
 // open reports whether no Job was made for an alarm, and the policy of then is still in use.
@@ -102,7 +104,7 @@ func (s *object) open() bool {
 	if t.Alarm == nil || runs(t) || t.Started != nil && t.Alarm.Before(t.Started) || s.policy == nil {
 		return false
 	}
-	// What was trained before the alarm does not know what it tells.
+	// A policy trained before the alarm does not include its cause.
 	return t.PolicyDigest == s.policy.digest || t.Candidate != nil && t.Candidate.Digest == s.policy.digest
 }
 
@@ -206,10 +208,11 @@ func (r *reconciler) room(ctx context.Context, namespace, name string, now time.
 	return nil
 }
 
-// errLater means that the end of a Job cannot be told yet.
+// errLater means that the end of a Job cannot be determined yet.
 var errLater = errors.New("not known yet")
 
-// jobEnd returns the result of the running Job, or why it has none; neither = it runs.
+// jobEnd returns the result of the running Job, or the reason that it has none; neither = it
+// runs.
 func (r *reconciler) jobEnd(ctx context.Context, s *object, now time.Time) (*retraining.Result, error) {
 	if s.policy == nil {
 		return nil, fmt.Errorf("%w: no policy is in use that it could be compared with", errLater)

@@ -21,7 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// targetOf returns what an object's spec promises and allows.
+// targetOf returns the promise and the bounds of an object's spec.
 func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 	c := &o.Spec.Constraints
 	t := mpa.Target{Replicas: mpa.Range{Min: max(1, c.Replicas.Min), Max: c.Replicas.Max}}
@@ -169,7 +169,7 @@ func sizes(t *mpa.Target, list []mpa.Resources) (out []v1alpha1.ContainerRequest
 	return out
 }
 
-// begin returns a status with what does not depend on a decision: the recommender's
+// begin returns a status with the parts that do not depend on a decision: the recommender's
 // conditions as they were, so that unchanged ones keep their time, and the last
 // recommendation. In mode Off it drops the recommendation: when the mode acts again, nothing
 // would have checked the old one.
@@ -388,7 +388,7 @@ func observed(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.
 	return out
 }
 
-// mostRatio stands for a promise that is not kept at all.
+// mostRatio represents a promise that is not kept at all.
 const mostRatio = 1000
 
 // sloRatio returns how much of the SLO is used up; above 1 it is violated. Throughput is

@@ -6,13 +6,13 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// setWebhook sets whether new pods get the size that is recommended, as far as the way to the
-// webhook matters.
+// setWebhook sets whether new pods get the recommended size, by the reachability of the
+// webhook.
 func (r *reconciler) setWebhook(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
 	if r.webhook == nil || o.Spec.Mode == v1alpha1.ModeOff || o.Spec.ScaleTargetRef.Knative() {
 		return
 	}
-	if before := condition(&o.Status, v1alpha1.ConditionWebhook); before.Type != "" { // what another process knew
+	if before := condition(&o.Status, v1alpha1.ConditionWebhook); before.Type != "" { // the knowledge of another process
 		next.Conditions = append(next.Conditions, before)
 	}
 	switch reached, known, why := r.webhook.Reached(); {

@@ -19,11 +19,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// evict evicts one pod that cannot be resized in place, so that its replacement is created
-// with the right size, if there may be room for the replacement. Pods that are ill are the first:
-// nothing is lost with them, whatever the state of the others. Another pod is evicted only if it
-// is one of at least two and all are ready. Each pod that existed at the start is evicted at most
-// once. Where the victims' nodes are many, the search for room goes on in the next reconcile.
+// evict evicts one pod that cannot be resized in place, so that its replacement is created with
+// the right size, if there may be room for the replacement. Pods that are ill are the first:
+// their eviction loses nothing, whatever the state of the others. Another pod is evicted only if
+// it is one of at least two and all are ready. Each pod that existed at the start is evicted at
+// most once. If the victims' nodes are many, the search for room continues in the next reconcile.
 func (u *updater) evict(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, c *count, want map[string]mpa.Resources) error {
 	pods, err := w.pods(ctx, u.direct) // the cache shows an eviction late
 	if err != nil {

@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// cacheLag is when the cache shows a resize at the latest; if not, somebody undid it.
+	// cacheLag is the longest delay of a resize in the cache; later, it was undone by others.
 	cacheLag = 30 * time.Second
-	// evictionWait is when an eviction that had to wait is tried again, if no event comes
-	// first.
+	// evictionWait is the wait before a delayed eviction is tried again without an event.
 	evictionWait = 10 * time.Second
-	// webhookLag is how long the webhook's cache may not know a size: a pod that is evicted
-	// within it would come back with its former one.
+	// webhookLag is the longest delay of a size in the webhook's cache: a pod that is evicted
+	// within it would be created with its former one.
 	webhookLag = 2 * time.Second
-	// maxSearches is the most nodes for whose pods a reconcile looks for room elsewhere.
+	// maxSearches is the largest number of nodes for whose pods a reconcile searches room
+	// elsewhere.
 	maxSearches = 20
 )
 
-// A count of pods by what stands between them and their size.
+// A count of pods by the obstacle to their size.
 type count struct {
 	resized, inProgress, deferred, infeasible int32
 
-	stuck   int // nothing about them can be changed
+	stuck   int // they cannot be changed
 	waiting int // for their resize or eviction
 	refused int
 	asked   bool // the API server, for some resize
@@ -47,7 +47,7 @@ func (c *count) note(pod *corev1.Pod, format string, args ...any) {
 	c.why = append(c.why, "pod "+pod.Name+": "+fmt.Sprintf(format, args...))
 }
 
-// follow resizes or evicts pods until they have the requests in force, and counts them by
+// follow resizes or evicts pods until they have the active requests, and counts them by
 // state.
 func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload) (time.Duration, error) {
 	a := &own.actuation
@@ -97,7 +97,7 @@ func (u *updater) follow(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	return after, failed
 }
 
-// agrees reports whether the last recommendation has the same requests, or none. A
+// agrees reports whether the last recommendation has the same requests, or no requests. A
 // recommendation of replicas repeats the requests of the newest pod, which may have been
 // capped or created without the recommended ones: it agrees.
 func agrees(m *v1alpha1.MultidimPodAutoscaler, want map[string]mpa.Resources) bool {
@@ -160,12 +160,12 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		case err == nil:
 			o.asked[pod.UID] = attempt{id: s.ID, time: now}
 			c.inProgress++
-		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err): // the pod is gone, or another has its name
+		case apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err), apierrors.IsConflict(err): // the pod is deleted, or another has its name
 		case evict.Passing(err):
 			c.waiting++
 			failed = err
 		default:
-			// Since 1.36 the API server refuses what the pod's node can never grant.
+			// Since 1.36 the API server refuses requests that the pod's node can never grant.
 			last := attempt{id: s.ID, time: now, want: want, refused: err.Error(), infeasible: apierrors.HasStatusCause(err, nodeCapacity)}
 			o.asked[pod.UID] = last
 			refuse(pod, last)
@@ -288,7 +288,7 @@ func (u *updater) count(c *count, pod *corev1.Pod, plan actuate.Plan, young bool
 	}
 }
 
-// judge writes the outcome of the requests, and what is left, to the status.
+// judge writes the outcome of the requests, and the pods that remain, to the status.
 func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *count) {
 	a := &own.actuation
 	why := strings.Join(c.why[:min(len(c.why), 3)], "; ")
@@ -323,8 +323,8 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *co
 	case unfit > 0:
 		outcome = v1alpha1.OutcomeRefused
 	}
-	// It was counted before it was tried, so that a kill in between cannot hide it. What
-	// another refusal interrupted, such as a second autoscaler, is counted still.
+	// It was counted before it was tried, so that a kill in between cannot hide it. One that
+	// another refusal interrupted, such as a second autoscaler, stays counted.
 	n, refused := len(a.Resizes), v1alpha1.OutcomeRefused
 	switch isCounted := n > 0 && !a.Resizes[n-1].Time.Before(counted(m.Status.Recommendation, a.Sizes.Time.Time).Time); {
 	case outcome == refused && was != refused && n > 0:
@@ -333,7 +333,7 @@ func (u *updater) judge(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, c *co
 		a.Resizes = append(a.Resizes, metav1.NewMicroTime(u.clock.Now()))
 	}
 	if outcome == v1alpha1.OutcomeRefused && !c.asked {
-		u.conclude(m, a, outcome, message) // it is held, which was said before
+		u.conclude(m, a, outcome, message) // it is held, which was reported before
 		return
 	}
 	u.end(m, a, outcome, message)

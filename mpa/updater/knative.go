@@ -28,19 +28,21 @@ import (
 )
 
 const (
-	// knativeSoon is when a Service is looked at again that has something under way, knativeLater one
-	// that has not, and knativeSweep is how often Services are looked for whose object is gone.
+	// knativeSoon is the time to the next reconcile of a Service with a change under way,
+	// knativeLater of one without, and knativeSweep of the search for Services whose object is
+	// deleted.
 	knativeSoon  = 5 * time.Second
 	knativeLater = 15 * time.Second
 	knativeSweep = time.Minute
 	// knativeWindows of a minute have to be learned from before anything is tried.
 	knativeWindows = 3
-	// changeRevision and changeTarget are dimensions in the metrics beside those of recommendations.
+	// changeRevision and changeTarget are dimensions in the metrics, in addition to those of
+	// recommendations.
 	changeRevision = "Revision"
 	changeTarget   = "Target"
 )
 
-// knatives carries out what was learned of Knative Services. It decides by [knative.Decide], reads
+// knatives applies the learned settings of Knative Services. It decides by [knative.Decide], reads
 // Services and Revisions from the API server, and has no state of its own.
 type knatives struct{ *updater }
 
@@ -60,17 +62,17 @@ func (k *knatives) Reconcile(ctx context.Context, request reconcile.Request) (re
 		again, err = k.step(ctx, m)
 	}
 	switch {
-	case apierrors.IsConflict(err): // somebody else wrote first
+	case apierrors.IsConflict(err): // another writer was first
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
-	case apierrors.IsNotFound(err): // it went between reading and writing
+	case apierrors.IsNotFound(err): // it was deleted between reading and writing
 		return reconcile.Result{RequeueAfter: knativeSoon}, nil
 	case errors.Is(err, errForbidden):
-		return reconcile.Result{}, nil // sweeps says so
+		return reconcile.Result{}, nil // sweeps reports it
 	}
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// step does the next step for an object's Service, and says so.
+// step does the next step for an object's Service, and reports it.
 func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (time.Duration, error) {
 	u := knative.New(knative.ServiceKind)
 	err := k.direct.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ScaleTargetRef.Name}, u)
@@ -117,7 +119,8 @@ func (k *knatives) step(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) 
 	return again, k.say(ctx, m, &a, canary)
 }
 
-// unreadable says why a Service cannot be read, where that is no failure of this program.
+// unreadable returns the reason that a Service cannot be read, if that is no failure of this
+// program.
 func unreadable(m *v1alpha1.MultidimPodAutoscaler, err error) (reason, why string) {
 	name := m.Spec.ScaleTargetRef.Name
 	switch {
@@ -140,7 +143,7 @@ func refusedByServer(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }
 
-// see reads what a decision needs.
+// see reads the input of a decision.
 func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u *unstructured.Unstructured, v knative.Service, of *knative.Target) (*knative.Seen, error) {
 	var err error
 	for _, r := range []*knative.Revision{&v.Created, &v.Ready} {
@@ -185,7 +188,8 @@ func (k *knatives) see(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, u
 	return seen, nil
 }
 
-// learned is what the status says of a pod; nil = nothing yet for the present spec.
+// learned returns the knowledge of a pod by the status; nil = nothing yet for the present
+// spec.
 func learned(m *v1alpha1.MultidimPodAutoscaler) *knative.Learned {
 	l := m.Status.Concurrency
 	if l == nil || m.Spec.Concurrency == nil || m.Status.ObservedGeneration != m.Generation || l.Windows < knativeWindows || l.Limit <= 0 || l.RatePerPod == nil || l.Demand == nil {
@@ -197,7 +201,7 @@ func learned(m *v1alpha1.MultidimPodAutoscaler) *knative.Learned {
 	}
 }
 
-// revision reads a Revision; of one that is not there the fields are not known.
+// revision reads a Revision; one that does not exist has no fields.
 func (k *knatives) revision(ctx context.Context, namespace, name string) (knative.Revision, error) {
 	if name == "" {
 		return knative.Revision{}, nil
@@ -282,7 +286,7 @@ func (k *knatives) patch(ctx context.Context, namespace string, r *knative.Revis
 	return nil
 }
 
-// say writes the updater's part of the status where it has changed.
+// say writes the updater's part of the status if it has changed.
 func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a *knative.Action, canary string) error {
 	s := &a.State
 	phase := string(cmp.Or(s.Phase, knative.Observing))
@@ -340,15 +344,15 @@ func (k *knatives) say(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, a
 	return k.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(v1alpha1.OwnerUpdater), client.ForceOwnership)
 }
 
-// sweep takes back what is under way in Services whose object is gone. It returns when to look again;
-// 0 = nothing is left.
+// sweep takes back changes under way in Services whose object is deleted. It returns the time to the
+// next sweep; 0 = nothing remains.
 func (k *knatives) sweep(ctx context.Context, of ...client.ListOption) (again time.Duration, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.Knative, Version: "v1", Kind: "ServiceList"})
 	err = k.direct.List(ctx, list, of...)
 	switch {
 	case meta.IsNoMatchError(err) || runtime.IsNotRegisteredError(err) || apierrors.IsNotFound(err):
-		return 0, nil // without Knative nothing was ever written
+		return 0, nil // without Knative there are no changes
 	case apierrors.IsForbidden(err):
 		return 0, fmt.Errorf("%w: %w", errForbidden, err)
 	case err != nil:
@@ -368,8 +372,7 @@ func (k *knatives) sweep(ctx context.Context, of ...client.ListOption) (again ti
 	return again, err
 }
 
-// forget does the next step for a Service whose object is gone, and reports whether something is left
-// to do.
+// forget does the next step for a Service whose object is deleted, and reports whether steps remain.
 func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (left bool, err error) {
 	state, err := knative.StateOf(u)
 	if err == nil && state.Phase == "" {
@@ -379,7 +382,7 @@ func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (le
 	if err == nil {
 		v, err = knative.Read(u)
 	}
-	if err != nil { // whose it is, is not known; its object says so
+	if err != nil { // its owner is unknown; its object reports it
 		log.FromContext(ctx).Error(err, "A Service is left alone", "namespace", u.GetNamespace(), "service", u.GetName())
 		return false, nil
 	}
@@ -395,11 +398,11 @@ func (k *knatives) forget(ctx context.Context, u *unstructured.Unstructured) (le
 	return !a.Drop, err
 }
 
-// errForbidden is returned where Services may not be listed, and nothing is known of them.
+// errForbidden is returned if Services may not be listed.
 var errForbidden = errors.New("listing Knative Services is forbidden")
 
-// orphan reports whether the object that wrote to a Service is gone, by the API server, or is about
-// another one: the Service may be a copy.
+// orphan reports whether the object that wrote to a Service does not exist, by the API server, or
+// has another target: the Service may be a copy.
 func (k *knatives) orphan(ctx context.Context, u *unstructured.Unstructured, state *knative.State) (bool, error) {
 	m := &v1alpha1.MultidimPodAutoscaler{}
 	err := k.direct.Get(ctx, types.NamespacedName{Namespace: u.GetNamespace(), Name: state.Object}, m)
@@ -409,7 +412,8 @@ func (k *knatives) orphan(ctx context.Context, u *unstructured.Unstructured, sta
 	return err == nil && (string(m.UID) != state.UID || m.DeletionTimestamp != nil || !m.Spec.ScaleTargetRef.Knative() || m.Spec.ScaleTargetRef.Name != u.GetName()), err
 }
 
-// sweeps looks for such Services, now and every minute: their object may have gone while nobody looked.
+// sweeps searches such Services, now and every minute: their object may have been deleted while no
+// updater ran.
 func (k *knatives) sweeps(ctx context.Context) error {
 	tick := time.NewTicker(knativeSweep)
 	defer tick.Stop()
@@ -419,7 +423,7 @@ func (k *knatives) sweeps(ctx context.Context) error {
 		before := forbidden
 		forbidden = errors.Is(err, errForbidden)
 		switch {
-		case forbidden && !before: // said once: most clusters have no Knative
+		case forbidden && !before: // logged once: most clusters have no Knative
 			log.FromContext(ctx).Info("What is under way in Knative Services whose object is gone stays; is the component knative of the autoscaler installed?", "why", err.Error())
 		case err != nil && !forbidden && ctx.Err() == nil:
 			log.FromContext(ctx).Error(err, "Cannot look for Knative Services whose object is gone; the next attempt follows")

@@ -45,7 +45,7 @@ func (u *updater) beginLimit(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actu
 	return "", ""
 }
 
-// limit gives the pods the limit in force, until somebody else sets another.
+// limit gives the pods the active limit, until another writer sets a different one.
 func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload) error {
 	a := &own.actuation
 	l := a.Limit
@@ -66,7 +66,7 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	if err != nil {
 		return err
 	}
-	seen := map[types.UID]string{} // without pods that are gone
+	seen := map[types.UID]string{} // without deleted pods
 	for i := range pods {
 		if has, ok := o.limited[pods[i].UID]; ok {
 			seen[pods[i].UID] = has
@@ -104,7 +104,7 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	}
 	l.Pods = have
 	if a.ID != l.ID || a.Outcome != v1alpha1.OutcomePartly {
-		return failed // of pods that came later
+		return failed // of pods created later
 	}
 	switch {
 	case failed == nil:
@@ -122,9 +122,9 @@ func (u *updater) limit(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, 
 	return nil
 }
 
-// edited returns who else set the limit; empty = nobody. What a pod was made with is no edit,
-// nor is what the updater wrote, or what was there when it began. The template and the time of
-// its creation show what a pod was made with; the program that made it has another name in each
+// edited returns a limit that others set, and by whom; empty = no edit. Initial values and the
+// updater's own writes do not count as edits. The template and the time of its creation
+// identify a pod's initial values; the program that created it has another name in each
 // distribution.
 func (u *updater) edited(o *object, l *v1alpha1.LimitInForce, w *workload, pods []corev1.Pod) string {
 	if now := w.Template.Annotations[v1alpha1.AnnotationLimit]; now != l.Template {

@@ -33,26 +33,26 @@ type updater struct {
 	evictor    *evict.Evictor
 	events     record.EventRecorder
 	metrics    *meters
-	webhookLag time.Duration // after a new size, nothing is evicted for so long
+	webhookLag time.Duration // time without evictions after a new size
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object
 	shared  sharedRoom
 }
 
-// An object is what the updater knows of a MultidimPodAutoscaler besides the cached copy.
-// One worker at a time uses it.
+// An object is the updater's knowledge of a MultidimPodAutoscaler in addition to the cached
+// copy. One worker at a time uses it.
 type object struct {
 	uid types.UID
-	// own is the updater's part of the status as last read or written: nobody else writes
-	// it, and the cache may be behind.
+	// own is the updater's part of the status as last read or written: no other program
+	// writes it, and the cache may be behind.
 	own ownStatus
 	// asked holds the pods whose resize was requested.
 	asked map[types.UID]attempt
 	// limited has the limits that pods were seen with after the updater had written them.
 	limited map[types.UID]string
-	// room is what the quotas had left after the last refusal, looked when they were read
-	// last, and warned when an event told of a refusal last.
+	// room is the remainder of the quotas after the last refusal, looked the time when they
+	// were last read, and warned that of the last event about a refusal.
 	room           room
 	looked, warned time.Time
 	evicted        time.Time // of the last eviction
@@ -85,7 +85,7 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		}
 		after, err = u.update(ctx, m, o)
 	}
-	if apierrors.IsConflict(err) { // somebody else wrote to the object first
+	if apierrors.IsConflict(err) { // another writer changed the object first
 		u.forget(request.NamespacedName)
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
@@ -93,7 +93,7 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 }
 
 // disable stops acting on an object: it ends the wait for its pods, removes the updater's
-// conditions, and drops the sizes in force, which may be too small by the time that the mode
+// conditions, and drops the active sizes, which may be too small by the time that the mode
 // acts again.
 func (u *updater) disable(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) error {
 	defer u.forget(client.ObjectKeyFromObject(m))
@@ -138,8 +138,8 @@ func (u *updater) forget(key types.NamespacedName) {
 	u.metrics.forget(key.Namespace, key.Name)
 }
 
-// update does the next step and writes the result. It returns after what time to reconcile
-// again; 0 = at the next event.
+// update does the next step and writes the result. It returns the time to the next reconcile;
+// 0 = at the next event.
 func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object) (time.Duration, error) {
 	w, block, err := u.target(ctx, m)
 	if err != nil {
@@ -187,7 +187,7 @@ func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 // A block is a reason not to act on an object.
 type block struct{ reason, why string }
 
-// target returns the workload of an object, and what forbids to change it.
+// target returns the workload of an object, and the reason not to change it.
 func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, block, error) {
 	ref := m.Spec.ScaleTargetRef
 	w, err := u.workloadOf(ctx, m)
@@ -405,8 +405,8 @@ func (u *updater) end(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, 
 	u.events.Eventf(m, kind, string(change)+string(outcome), "recommendation %d: %s", a.ID, a.Message)
 }
 
-// conclude is end without an event. It returns what was to change, and whether the outcome
-// is new.
+// conclude is end without an event. It returns the dimension of the change, and whether the
+// outcome is new.
 func (u *updater) conclude(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuation, outcome v1alpha1.Outcome, message string) (change v1alpha1.Change, news bool) {
 	change = v1alpha1.ChangeReplicas
 	if a.Limit != nil && a.Limit.ID == a.ID || m.Status.Recommendation.ID == a.ID && m.Status.Recommendation.Change == v1alpha1.ChangeLimit {
@@ -422,7 +422,7 @@ func (u *updater) conclude(m *v1alpha1.MultidimPodAutoscaler, a *v1alpha1.Actuat
 	return change, news
 }
 
-// able sets the condition that says whether the last recommendation could be carried out.
+// able sets the condition whether the last recommendation could be carried out.
 func (u *updater) able(m *v1alpha1.MultidimPodAutoscaler, own *ownStatus, w *workload, b block, failed error) {
 	a, rec := &own.actuation, m.Status.Recommendation
 	set := func(is bool, reason, message string) {

@@ -31,7 +31,7 @@ type attempt struct {
 	time       time.Time
 	refused    string                   // by the API server
 	infeasible bool                     // refused, because its node is too small
-	want       map[string]mpa.Resources // what was refused
+	want       map[string]mpa.Resources // the refused requests
 }
 
 // holds reports whether the API server refused such a size a short while ago: each amount of
@@ -51,11 +51,11 @@ func (a *attempt) holds(want map[string]mpa.Resources, now time.Time) bool {
 // quotas reports whether the refusal may be a quota's.
 func (a *attempt) quotas() bool { return a.refused != "" && !a.infeasible }
 
-// A room is what each quota of a namespace leaves of each amount.
+// A room is the remainder of each amount of each quota of a namespace.
 type room map[string]resource.Quantity
 
-// roomOf reads the quotas that count some of the pods. Where they cannot be read there is none,
-// and only time ends a hold.
+// roomOf reads the quotas that count some of the pods. If they cannot be read it is nil, and
+// only time ends a hold.
 func (u *updater) roomOf(ctx context.Context, namespace string, pods []corev1.Pod) room {
 	var list corev1.ResourceQuotaList
 	if err := u.direct.List(ctx, &list, client.InNamespace(namespace)); err != nil {
@@ -76,7 +76,7 @@ func (u *updater) roomOf(ctx context.Context, namespace string, pods []corev1.Po
 	return left
 }
 
-// letGo forgets refusals once a quota has more room than at the last of them, or is gone.
+// letGo forgets refusals once a quota has more room than at the last of them, or is deleted.
 func (u *updater) letGo(ctx context.Context, namespace string, o *object, pods []corev1.Pod, now time.Time) {
 	held := false
 	for _, a := range o.asked {
@@ -95,7 +95,7 @@ func (u *updater) letGo(ctx context.Context, namespace string, o *object, pods [
 	}
 }
 
-// grows reports whether sizes take nothing away from those that were carried out last.
+// grows reports whether sizes reduce no resource of those that were carried out last.
 func grows(m *v1alpha1.MultidimPodAutoscaler, last *v1alpha1.Sizes, want map[string]mpa.Resources) bool {
 	if last == nil {
 		return false

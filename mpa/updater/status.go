@@ -47,7 +47,7 @@ func (u *updater) condition(own *ownStatus, m *v1alpha1.MultidimPodAutoscaler, k
 	})
 }
 
-// write applies the updater's part of the status if it differs from what was written last.
+// write applies the updater's part of the status if it differs from the last written one.
 // With a version it fails if the object has another one.
 func (u *updater) write(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own ownStatus, version string) error {
 	if version == "" && equality.Semantic.DeepEqual(own.actuation, o.own.actuation) && equality.Semantic.DeepEqual(own.conditions, o.own.conditions) {

@@ -1,5 +1,5 @@
-// Package updater carries out what any recommender wrote to a MultidimPodAutoscaler's
-// status: it reads status.recommendation and writes status.actuation.
+// Package updater carries out the recommendations that any recommender wrote to a
+// MultidimPodAutoscaler's status: it reads status.recommendation and writes status.actuation.
 //
 // It carries out each recommendation once. Before it changes anything it records in
 // status.actuation that it has begun, from how many replicas, and counts the attempt.
@@ -7,11 +7,11 @@
 // begins. An updater that is killed resumes from there: it changes replicas only from the
 // recorded number, and gives a pod the same requests as the first time.
 //
-// Requests that were carried out stay in force until the next recommendation: a pod that
-// was created without them, because the webhook was away, is resized later. They
-// lapse when the template's requests or limits of these containers change: the editor
-// knows something new, and the next recommendation starts from there. A pod that somebody
-// else resized does not get them again.
+// Requests that were carried out stay active until the next recommendation: a pod that was
+// created without them, because the webhook was away, is resized later. They lapse when the
+// template's requests or limits of these containers change: the editor has newer knowledge,
+// and the next recommendation starts from there. A pod that another writer resized does not
+// get them again.
 package updater
 
 import (
@@ -84,7 +84,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Workers, "updater-workers", 4, "objects of one namespace that are updated at a time, and half of those of all")
 }
 
-// Validate returns what is wrong, by flag.
+// Validate returns the invalid options, by flag.
 func (o *Options) Validate() error {
 	switch {
 	case o.Scalings < 0 || o.Scalings > 1000 || o.Resizes < 0 || o.Resizes > 1000:
@@ -194,17 +194,17 @@ func (u *updater) requestsFor(ctx context.Context, namespace string, is func(*v1
 // maxEventAge is how old an event may be to describe the present; controllers repeat theirs.
 const maxEventAge = 10 * time.Minute
 
-// A workload is the target of an object, and what its controller is doing.
+// A workload is the target of an object, and the state of its controller.
 type workload struct {
 	*target.Workload
 	settled bool // no rollout is under way
-	// short is true where pods are missing; failing is why the controller cannot create
-	// them.
+	// short is true if pods are missing; failing is the reason that the controller cannot
+	// create them.
 	short   bool
 	failing string
 }
 
-// workloadOf returns the target of an object; the error is NotFound where it is gone.
+// workloadOf returns the target of an object; the error is NotFound if it does not exist.
 func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) (*workload, error) {
 	found, err := target.Find(ctx, u.client, m.Namespace, m.Spec.ScaleTargetRef)
 	if err != nil {

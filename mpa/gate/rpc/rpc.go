@@ -14,7 +14,7 @@ import (
 )
 
 // Unary is an interceptor of a server's calls. One that is refused is answered Unavailable,
-// which clients may try again. Of the handler's errors those have failed that tell of the
+// which clients may retry. Of the handler's errors those are failures that concern the
 // server: Unknown, DeadlineExceeded, ResourceExhausted, Internal, Unavailable and DataLoss.
 func Unary(g *gate.Gate) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
