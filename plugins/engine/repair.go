@@ -97,8 +97,8 @@ func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.
 	return &Rescue{Pod: pod, Node: node, Moves: list}
 }
 
-// Begin reserves the places of a rescue until a time, in seconds since 1970. It is called
-// in the cycle in which the rescue was found.
+// Begin reserves the places of an eviction chain until a time, in seconds since 1970. It is called
+// in the cycle in which the chain was found.
 func (e *Engine) Begin(r *Rescue, until float64) {
 	places := make([]kube.Place, 0, len(r.Moves)+1)
 	for _, m := range r.Moves {
@@ -114,7 +114,7 @@ func (e *Engine) Begin(r *Rescue, until float64) {
 	e.opt.Peers.begin(e, r.chain, r.By, until, places)
 }
 
-// End releases what is reserved for a rescue, before the next decision.
+// End releases the reservations of an eviction chain, before the next decision.
 func (e *Engine) End(r *Rescue) { e.Release(r.chain) }
 
 // PlaceOf returns the state of the place of a move, by its number; that of the pod itself follows

@@ -76,7 +76,7 @@ func (t *Translator) Begin(c *Chain, now float64) {
 	t.ReviewPlans(now)
 }
 
-// End releases what a chain has reserved.
+// End releases the reservations of a chain.
 func (t *Translator) End(c *Chain, now float64) {
 	book := t.plans()
 	if i := slices.Index(book.chains, c); i >= 0 {

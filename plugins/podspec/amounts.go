@@ -81,7 +81,7 @@ func within(q *resource.Quantity, most float64, value func() int64) int64 {
 }
 
 // summable returns a pod that may be summed: no request is above the maximum of the core, since sums of larger ones
-// take too long, and none changes: PodRequests adds the overhead to the pod's own amounts where they are written
+// take too long, and no request changes: PodRequests adds the overhead to the pod's own amounts where they are written
 // as 1.5Gi. It returns the pod itself where neither can happen.
 func summable(pod *v1.Pod) *v1.Pod {
 	large := func(q resource.Quantity) bool {

@@ -45,7 +45,7 @@ func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
 // Movable returns why a pod must not be evicted so that its replacement gets a
 // planned node; "" when it may. Disruption budgets and the number of
 // replicas are checked by the caller. Constraints that the model of nodes lacks make
-// a pod immovable, since its replacement might not get the node, those of others among them; nil others have none.
+// a pod immovable, since its replacement might not get the node, those of others among them; nil others have no constraints.
 // A grace period above a ceiling, 0 = [MaxGrace], makes it immovable too.
 func Movable(pod *v1.Pod, ceiling time.Duration, others *Others) (reason string) {
 	switch controller := metav1.GetControllerOfNoCopy(pod); {

@@ -21,8 +21,8 @@ func keeps(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }
 
-// Unwell returns the first taint for its condition that keeps pods off a node; nil if there is none. That of a cordon is
-// none: spec.unschedulable is equivalent. Such a node has room only for pods that tolerate the taint.
+// Unwell returns the first taint for its condition that keeps pods off a node; nil if there is none. That of a cordon
+// does not count: spec.unschedulable is equivalent. Such a node has room only for pods that tolerate the taint.
 func Unwell(n *v1.Node) *v1.Taint {
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; keeps(t) && slices.Contains(conditions, t.Key) {

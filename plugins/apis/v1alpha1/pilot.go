@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ApprovedAnnotation of a PolicyPilot holds the digest of the candidate that a person has let in:
+// ApprovedAnnotation of a PolicyPilot holds the digest of the candidate that a person has approved:
 // `sigma pilot approve` writes it.
 const ApprovedAnnotation = GroupName + "/approved"
 
@@ -17,7 +17,7 @@ func PilotReport(pilot string) string { return "sigma-pilot-" + pilot }
 // PilotReportKey is the file of the page.
 const PilotReportKey = "report.html"
 
-// Condition types of a PolicyPilot, beside ConditionAccepted.
+// Condition types of a PolicyPilot, in addition to ConditionAccepted.
 const (
 	// ConditionRecording: the decision log can be read, and its newest whole day has no gap.
 	ConditionRecording = "Recording"
@@ -25,8 +25,8 @@ const (
 	ConditionMeasured = "Measured"
 )
 
-// PolicyPilot renews a PlacementPolicy: it trains on the recorded days, judges on later ones, leads
-// the new policy through shadow and canary to live, and goes back when a limit is broken.
+// PolicyPilot renews a PlacementPolicy: it trains on the recorded days, judges on later ones, promotes
+// the new policy through shadow and canary to live, and rolls it back when a limit is broken.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -44,15 +44,15 @@ type PolicyPilot struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What it steers, and how.
+	// The policy to renew, and the settings.
 	// +required
 	Spec PolicyPilotSpec `json:"spec"`
-	// Where the loop is.
+	// The state of the loop.
 	// +optional
 	Status PolicyPilotStatus `json:"status,omitempty"`
 }
 
-// PilotApproval says who lets a candidate that passed the gate into the cluster.
+// PilotApproval determines who approves a candidate that passed the gate.
 //
 // +kubebuilder:validation:Enum=Manual;Auto;Recommend
 type PilotApproval string
@@ -64,43 +64,43 @@ const (
 	PilotRecommend PilotApproval = "Recommend"
 )
 
-// PolicyPilotSpec says what a pilot steers, and how.
+// PolicyPilotSpec holds the policy to renew, and the settings.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".approval",rule="!has(self.approval) || self.approval != 'Auto' || has(self.gate)",message="Auto needs a gate: nothing else would hold a bad policy back"
 // +kubebuilder:validation:XValidation:fieldPath=".record.days",rule="!has(self.record) || !has(self.record.days) || !has(self.train) || !has(self.train.history) || self.record.days >= self.train.history",message="want at least train.history"
 // +kubebuilder:validation:XValidation:fieldPath=".candidate",rule="!has(self.candidate) || self.candidate != self.policy",message="the candidate is another PlacementPolicy than the one that is steered"
 type PolicyPilotSpec struct {
-	// The PlacementPolicy that is steered. The scheduler names it as policyName.
+	// The PlacementPolicy to renew. The scheduler names it as policyName.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a pilot keeps its policy: make another PolicyPilot"
 	Policy string `json:"policy"`
 
-	// The PlacementPolicy that has a new policy until it is live. The scheduler names it as
-	// canaryPolicyName. Without it: the name of the policy with -candidate behind.
+	// The PlacementPolicy that holds a new policy until it is live. The scheduler names it as
+	// canaryPolicyName. Default: the name of the policy with the suffix -candidate.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Candidate string `json:"candidate,omitempty"`
 
-	// What is recorded.
+	// Settings of the recording.
 	// +optional
 	// +kubebuilder:default={}
 	Record PilotRecord `json:"record,omitempty"`
 
-	// When and on what is trained.
+	// Settings of the trainings.
 	// +optional
 	// +kubebuilder:default={}
 	Train PilotTraining `json:"train,omitempty"`
 
-	// The rule that stands for the scheduler's own scores while no policy is live: a built-in name.
+	// The rule that represents the scheduler's own scores while no policy is live: a built-in name.
 	// +optional
 	// +kubebuilder:default=mostallocated
 	// +kubebuilder:validation:MaxLength=64
 	Baseline string `json:"baseline,omitempty"`
 
-	// The built-in rules that a candidate must not be worse than, beside the policy in force.
+	// The built-in rules that a candidate must not be worse than, in addition to the active policy.
 	// +optional
 	// +kubebuilder:default={mostallocated}
 	// +kubebuilder:validation:MaxItems=8
@@ -108,7 +108,7 @@ type PolicyPilotSpec struct {
 	// +listType=set
 	Against []string `json:"against,omitempty"`
 
-	// What a candidate has to show on the test days. Without it every candidate that could be
+	// The requirements for a candidate on the test days. Without it every candidate that could be
 	// judged waits for approval.
 	// +optional
 	Gate *PilotGate `json:"gate,omitempty"`
@@ -123,20 +123,20 @@ type PolicyPilotSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(s, s.mode == 'shadow' ? 0 : s.mode == 'live' ? 100 : has(s.percent) ? s.percent : 0).isSorted() && self.all(s, self.exists_one(t, t.mode == s.mode && (has(t.percent) ? t.percent : 0) == (has(s.percent) ? s.percent : 0)))",message="each step has to decide more than the step before"
 	Rollout []PilotStep `json:"rollout,omitempty"`
 
-	// The limits that a policy must keep while it is in the cluster. A broken one brings the last
-	// good policy back at once.
+	// The limits that a policy must keep while it is in the cluster. If one is broken, the last
+	// good policy is restored at once.
 	// +optional
 	// +kubebuilder:default={}
 	Guard PilotGuard `json:"guard,omitempty"`
 
 	// Manual: a candidate that passed the gate waits for `sigma pilot approve`. Auto: the gate alone
-	// lets it in. Recommend: nothing is written to a PlacementPolicy.
+	// approves it. Recommend: nothing is written to a PlacementPolicy.
 	// +optional
 	// +kubebuilder:default=Manual
 	Approval PilotApproval `json:"approval,omitempty"`
 }
 
-// PilotRecord says what is recorded.
+// PilotRecord holds the settings of the recording.
 type PilotRecord struct {
 	// The scheduler's decision log, as a path below the volume of sigma-pilot.
 	// +optional
@@ -146,14 +146,14 @@ type PilotRecord struct {
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && self.split('/').all(p, p != '..')",message="want a path below the volume"
 	Log string `json:"log,omitempty"`
 
-	// The days without a gap that are kept, whole ones of UTC. Older ones are removed. Without it they are 60, or as many
+	// The number of days without a gap that are kept, whole ones of UTC. Older ones are removed. Default: 60, or as many
 	// as train needs if that is more.
 	// +optional
 	// +kubebuilder:validation:Minimum=4
 	// +kubebuilder:validation:Maximum=400
 	Days int32 `json:"days,omitempty"`
 
-	// The most bytes that they take on the volume. The oldest days are removed beyond it, even if they are fewer
+	// The most bytes of the days on the volume. Beyond it the oldest days are removed, even if they are fewer
 	// than days.
 	// +optional
 	// +kubebuilder:default="4Gi"
@@ -161,36 +161,36 @@ type PilotRecord struct {
 	Size *resource.Quantity `json:"size,omitempty"`
 }
 
-// PilotGate is what a candidate has to show on the test days.
+// PilotGate holds the requirements for a candidate on the test days.
 type PilotGate struct {
-	// The least saving against the policy in force, in percent of the cost of the nodes in use.
+	// The least saving against the active policy, in percent of the cost of the nodes in use.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=99
 	SavingPercent float64 `json:"savingPercent,omitempty"`
 
-	// At least that much is saved in so large a share of the bootstrap over days.
+	// The least share of the bootstrap over days in which at least that much is saved.
 	// +optional
 	// +kubebuilder:default=0.95
 	// +kubebuilder:validation:Minimum=0.5
 	// +kubebuilder:validation:Maximum=0.999
 	Confidence float64 `json:"confidence,omitempty"`
 
-	// By how many pods more than under the policy in force may find no place when they come.
+	// The number of pods without a place on arrival that is allowed in excess of that under the active policy.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Unplaced int32 `json:"unplaced,omitempty"`
 
-	// By how many percent longer than under the policy in force pods may wait.
+	// The percentage by which pods may wait longer than under the active policy.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	WaitPercent float64 `json:"waitPercent,omitempty"`
 
-	// The most pods of one app on a node: what one node's end takes with it. 0 = any number.
+	// The most pods of one app on a node, all of which are lost with the node. 0 = any number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
@@ -223,8 +223,8 @@ type PilotStep struct {
 
 // PilotGuard holds the limits that a policy must keep while it is in the cluster.
 type PilotGuard struct {
-	// How often the limits are measured, 1m to 24h. A policy is promoted by no measurement that is
-	// older than twice that.
+	// The interval of the measurements, 1m to 24h. A measurement older than twice that does not promote
+	// a policy.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:MaxLength=32
@@ -232,7 +232,7 @@ type PilotGuard struct {
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('24h')",message="want 1m to 24h"
 	Every string `json:"every,omitempty"`
 
-	// How long nothing is trained after a policy was rolled back, 0s to 2160h.
+	// The time without trainings after a rollback of a policy, 0s to 2160h.
 	// +optional
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:MaxLength=32
@@ -240,15 +240,15 @@ type PilotGuard struct {
 	// +kubebuilder:validation:XValidation:rule="self >= duration('0s') && self <= duration('2160h')",message="want 0s to 2160h"
 	Rest string `json:"rest,omitempty"`
 
-	// The share of the policy's decisions within the last hour that Best-Fit had to take.
+	// The share of the policy's decisions within the last hour that fell back to Best-Fit.
 	// +optional
 	// +kubebuilder:default=0.01
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
 	FallbackShare *float64 `json:"fallbackShare,omitempty"`
 
-	// The 99th percentile of the time that pods waited for a node within the last hour, those that
-	// wait now included, 0s to 24h.
+	// The 99th percentile of the time that pods waited for a node within the last hour, including those
+	// that wait now, 0s to 24h.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Format=duration
@@ -262,7 +262,7 @@ type PilotGuard struct {
 	RuleConflicts *int32 `json:"ruleConflicts,omitempty"`
 
 	// Empty nodes that the policy's decisions of the last day took ÷ those that Best-Fit would have taken
-	// in their place, with five added to both. In shadow both are replayed.
+	// instead, with five added to both. In shadow both are replayed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0.5
 	// +kubebuilder:validation:Maximum=10
@@ -275,15 +275,15 @@ type PilotGuard struct {
 	// +kubebuilder:validation:Maximum=10
 	CostVsBestFit *float64 `json:"costVsBestFit,omitempty"`
 
-	// What a policy retrained on the week before would have saved on the newest two days, in percent. Above it
-	// one is trained before the schedule says so. Without it nothing is retrained to find out.
+	// The saving on the newest two days, in percent, of a policy retrained on the week before. Above it, a
+	// training starts ahead of schedule. Without it no policy is retrained for this measurement.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	RegretPercent *float64 `json:"regretPercent,omitempty"`
 }
 
-// PolicyPilotStatus is where the loop is.
+// PolicyPilotStatus is the state of the loop.
 type PolicyPilotStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional
@@ -293,7 +293,7 @@ type PolicyPilotStatus struct {
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
-	// When the phase began, or when the cluster was seen to be in it.
+	// Start of the phase, or the time when the cluster was first observed in it.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
@@ -301,28 +301,28 @@ type PolicyPilotStatus struct {
 	// +optional
 	Step string `json:"step,omitempty"`
 
-	// Digest of the policy on its way.
+	// Digest of the policy in rollout.
 	// +optional
 	Candidate string `json:"candidate,omitempty"`
 
-	// Digest of the policy that is to decide. Empty: none of a pilot or a person.
+	// Digest of the policy that is to decide. Empty: no policy of a pilot or a person.
 	// +optional
 	InForce string `json:"inForce,omitempty"`
 
-	// Digest of the policy that a broken limit brings back.
+	// Digest of the policy that is restored if a limit is broken.
 	// +optional
 	LastGood string `json:"lastGood,omitempty"`
 
-	// What the candidate, or the policy in force, was expected to save against the policy before.
+	// The expected saving of the candidate, or of the active policy, against the policy before.
 	// +optional
 	Promised *PilotSaving `json:"promised,omitempty"`
 
-	// What the policy in force saved against the policy before it, by a replay of the whole days
+	// The saving of the active policy against the policy before it, by a replay of the whole days
 	// since it is live.
 	// +optional
 	Realised *PilotSaving `json:"realised,omitempty"`
 
-	// Why the phase is what it is.
+	// Reasons for the phase.
 	// +optional
 	// +listType=atomic
 	Reasons []string `json:"reasons,omitempty"`
@@ -333,7 +333,7 @@ type PolicyPilotStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// What the loop remembers, for sigma-pilot alone.
+	// Internal state of the loop, for sigma-pilot alone.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Memory *runtime.RawExtension `json:"memory,omitempty"`
@@ -351,11 +351,11 @@ type PilotSaving struct {
 	// +required
 	High float64 `json:"high"`
 
-	// Days that it is from.
+	// Number of days in the mean.
 	// +optional
 	Days int32 `json:"days,omitempty"`
 
-	// The same as people read it.
+	// The same as text for people.
 	// +required
 	Text string `json:"text"`
 }

@@ -2,18 +2,18 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/api/resource"
 
-// PilotTrainingTemplate names the CronJob, in the namespace of sigma-pilot, that Jobs of trainings are made
-// of. It is suspended. PilotTrainingAnnotation of a pod names the training.
+// PilotTrainingTemplate names the CronJob, in the namespace of sigma-pilot, that is the template of training
+// Jobs. It is suspended. PilotTrainingAnnotation of a pod names the training.
 const (
 	PilotTrainingTemplate   = "sigma-pilot-training"
 	PilotTrainingAnnotation = GroupName + "/training"
 )
 
-// PilotTraining says when and on what is trained.
+// PilotTraining holds the schedule and the data of trainings.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".history",rule="!has(self.history) || !has(self.validate) || !has(self.test) || self.validate + self.test < self.history",message="no day is left to train on: want more than validate and test together"
 type PilotTraining struct {
-	// When a training is due, as in crontab, in UTC.
+	// The schedule of trainings, as in crontab, in UTC.
 	// +optional
 	// +kubebuilder:default="0 3 * * 0"
 	// +kubebuilder:validation:MinLength=1
@@ -21,21 +21,21 @@ type PilotTraining struct {
 	Schedule string `json:"schedule,omitempty"`
 
 	// The most days that are used, whole ones of UTC. Of them the newest judge, and those before
-	// choose among what was trained.
+	// choose among the trained policies.
 	// +optional
 	// +kubebuilder:default=28
 	// +kubebuilder:validation:Minimum=4
 	// +kubebuilder:validation:Maximum=366
 	History int32 `json:"history,omitempty"`
 
-	// Days that choose among what was trained.
+	// Number of days that choose among the trained policies.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=90
 	Validate int32 `json:"validate,omitempty"`
 
-	// Days that judge the candidate. Each is looked at once.
+	// Number of days that judge the candidate. Each is used once.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=2
@@ -56,7 +56,7 @@ type PilotTraining struct {
 	// +kubebuilder:validation:Maximum=32
 	Seeds int32 `json:"seeds,omitempty"`
 
-	// How long a training may take, 1m to 168h.
+	// The longest time of a training, 1m to 168h.
 	// +optional
 	// +kubebuilder:default="12h"
 	// +kubebuilder:validation:MaxLength=32
@@ -64,7 +64,7 @@ type PilotTraining struct {
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('168h')",message="want 1m to 168h"
 	Within string `json:"within,omitempty"`
 
-	// How long a judgement may take, 1m to 168h.
+	// The longest time of a judgement, 1m to 168h.
 	// +optional
 	// +kubebuilder:default="2h"
 	// +kubebuilder:validation:MaxLength=32
@@ -77,16 +77,16 @@ type PilotTraining struct {
 	Job *PilotJob `json:"job,omitempty"`
 }
 
-// PilotJob is what the pod of a training gets. The CronJob PilotTrainingTemplate has the rest of the pod.
+// PilotJob holds the resources of a training's pod. The CronJob PilotTrainingTemplate has the rest of the pod.
 type PilotJob struct {
-	// Replays at the same time, and the cores that the pod asks for. The outcome does not depend on it.
+	// Replays at the same time, and the cores that the pod requests. The result does not depend on it.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	Cores int32 `json:"cores,omitempty"`
 
-	// The memory that the pod asks for, and has at most.
+	// The memory request and limit of the pod.
 	// +optional
 	// +kubebuilder:default="2Gi"
 	// +kubebuilder:validation:XValidation:rule="!quantity(string(self)).isLessThan(quantity('128Mi'))",message="want 128Mi or more"

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlacementPlan says on which nodes the pods of workloads are to land.
+// PlacementPlan assigns the pods of workloads to nodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -27,12 +27,12 @@ type PlacementPlan struct {
 	// The plan.
 	// +required
 	Spec PlacementPlanSpec `json:"spec"`
-	// What the scheduler reports.
+	// The report of the scheduler.
 	// +optional
 	Status PlacementPlanStatus `json:"status,omitempty"`
 }
 
-// PlanMode says what a plan does.
+// PlanMode determines the effect of a plan.
 //
 // +kubebuilder:validation:Enum=DryRun;Enabled
 type PlanMode string
@@ -40,18 +40,18 @@ type PlanMode string
 // The modes of plans.
 const (
 	PlanDryRun  PlanMode = "DryRun"  // it reports only
-	PlanEnabled PlanMode = "Enabled" // it reserves, and pods land as it says
+	PlanEnabled PlanMode = "Enabled" // it reserves, and pods are placed as planned
 )
 
-// PlacementPlanSpec is where pods are to land, and until when.
+// PlacementPlanSpec holds the nodes of pods, and the deadline.
 type PlacementPlanSpec struct {
-	// DryRun only reports what there is room for. Enabled reserves the room, and the pods
-	// land there.
+	// DryRun only reports the room that there is. Enabled reserves the room, and the pods
+	// are placed there.
 	// +optional
 	// +kubebuilder:default=DryRun
 	Mode PlanMode `json:"mode,omitempty"`
 
-	// From then on nothing is reserved any more.
+	// The time at which all reservations end.
 	// +required
 	Deadline metav1.Time `json:"deadline"`
 
@@ -63,8 +63,8 @@ type PlacementPlanSpec struct {
 	Workloads []PlannedWorkload `json:"workloads"`
 }
 
-// PlannedWorkload is a workload and the nodes of its pods, those that stand already
-// included.
+// PlannedWorkload is a workload and the nodes of its pods, including running
+// ones.
 type PlannedWorkload struct {
 	// Namespace of the pods.
 	// +required
@@ -72,8 +72,8 @@ type PlannedWorkload struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// The kind of the pods' top controller, such as Deployment; empty where the label that
-	// the scheduler's argument appLabel names says which app a pod is of.
+	// The kind of the pods' top controller, such as Deployment; empty if the label in the
+	// scheduler's argument appLabel names the app of a pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
@@ -84,7 +84,7 @@ type PlannedWorkload struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// What one pod needs, as kube-scheduler counts it.
+	// The requests of one pod, as kube-scheduler counts them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Requests map[string]resource.Quantity `json:"requests,omitempty"`
@@ -97,22 +97,22 @@ type PlannedWorkload struct {
 	Nodes []PlannedNode `json:"nodes"`
 }
 
-// PlannedNode is how many pods of a workload are to stand on a node.
+// PlannedNode is the number of pods that a workload is to have on a node.
 type PlannedNode struct {
-	// The node's name. It need not be there yet.
+	// The node's name. The node need not exist yet.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 
-	// Pods of the workload on it, those that stand there already included.
+	// Pods of the workload on it, including running ones.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Pods int32 `json:"pods"`
 }
 
-// PlacementPlanStatus is what the scheduler reports of a plan.
+// PlacementPlanStatus is the report of the scheduler on a plan.
 type PlacementPlanStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional
@@ -122,7 +122,7 @@ type PlacementPlanStatus struct {
 	// +optional
 	Pods int32 `json:"pods"`
 
-	// Of these, the pods that stand where the plan has them, or where they were planned again.
+	// Of these, the pods that run on their planned node, or on the one that they were replanned to.
 	// +optional
 	Landed int32 `json:"landed"`
 
@@ -130,12 +130,12 @@ type PlacementPlanStatus struct {
 	// +optional
 	Reserved int32 `json:"reserved"`
 
-	// Pods of the workloads that stand where the plan has none, or no more.
+	// Pods of the workloads on nodes that are not planned for them, or beyond the planned number.
 	// +optional
 	Elsewhere int32 `json:"elsewhere"`
 
-	// Pods that lost their place and were planned again, on other nodes. The message of the
-	// condition Active names these.
+	// Pods that lost their place and were replanned on other nodes, which the message of the
+	// condition Active names.
 	// +optional
 	Replanned int32 `json:"replanned"`
 

@@ -7,17 +7,17 @@ import (
 
 // Condition types.
 const (
-	// ConditionAccepted: the object could be loaded; the message says why not.
+	// ConditionAccepted: the object could be loaded; otherwise the message has the reason.
 	ConditionAccepted = "Accepted"
 	// ConditionActive: the policy decides, or in shadow mode is computed, now; the plan reserves.
 	ConditionActive = "Active"
-	// ConditionRepair: what spec.repair asks for is done.
+	// ConditionRepair: the mode of spec.repair is executed.
 	ConditionRepair = "Repair"
 	// ConditionPlanned: the plan in the status is of the present spec.
 	ConditionPlanned = "Planned"
 	// ConditionProgressing: pods are moved as planned, or will be.
 	ConditionProgressing = "Progressing"
-	// ConditionStopped: pods are not moved, or no more; the reason says what stops it.
+	// ConditionStopped: pods are not moved, or no more; the reason names the cause.
 	ConditionStopped = "Stopped"
 	// ConditionConflicting: a node holds pods against a rule.
 	ConditionConflicting = "Conflicting"
@@ -44,12 +44,12 @@ type PlacementPolicy struct {
 	// The policy.
 	// +required
 	Spec PlacementPolicySpec `json:"spec"`
-	// What the scheduler reports.
+	// The report of the scheduler.
 	// +optional
 	Status PlacementPolicyStatus `json:"status,omitempty"`
 }
 
-// PlacementPolicySpec is a model, what it looks at, and its numbers.
+// PlacementPolicySpec is a model, its features, and its numbers.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".weights",rule="self.weights.size() == self.features.size()",message="want one weight for each feature"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'plan' || self.knowledge == 'K2'",message="the model plan needs K2"
@@ -78,25 +78,25 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Enum=1
 	FeatureVersion int `json:"featureVersion"`
 
-	// linear: a weighted sum of the features. plan: everything that is known to
-	// come is packed beforehand. devices: a weighted sum for each class of pods by
-	// the devices they ask for. population: what machines with equal room are
-	// expected to waste; one resource only. rollout: requests that
-	// are whole apps go where sampled futures end best, others as by linear. rule: a
+	// linear: a weighted sum of the features. plan: all pods that are known to
+	// arrive are packed beforehand. devices: a weighted sum for each class of pods by
+	// the devices they request. population: the expected waste of machines with equal
+	// room; one resource only. rollout: requests that are whole apps are placed where
+	// sampled futures end best, others as by linear. rule: a
 	// built-in rule. shipped: chooses among the files that Sigma ships.
 	// +required
 	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout;rule;shipped
 	Model string `json:"model"`
 
-	// What the policy knows. K0: the pod, the nodes, the rules and the past.
-	// K1: also how many pods of each app are expected. K2: their true number.
-	// With +clock also how much of the time is over.
+	// The knowledge of the policy. K0: the pod, the nodes, the rules and the past.
+	// K1: also the expected number of pods of each app. K2: their true number.
+	// With +clock also the share of the time that is over.
 	// +required
 	// +kubebuilder:validation:Enum=K0;"K0+clock";K1;"K1+clock";K2
 	Knowledge string `json:"knowledge"`
 
-	// What the model looks at (docs/features.md); util:<resource> looks at one
-	// resource. No feature twice.
+	// The inputs of the model (docs/features.md); util:<resource> is the utilisation of
+	// one resource. No feature twice.
 	// +optional
 	// +default=[]
 	// +listType=atomic
@@ -170,17 +170,17 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Maximum=100
 	CanaryPercent *int32 `json:"canaryPercent,omitempty"`
 
-	// What may be done for a pod that fits on no node: a short chain of moves of other pods
+	// The repair for a pod that fits on no node: a short chain of moves of other pods
 	// makes room. By kube-scheduler with the plugin Sigma, not by the extender.
 	// +optional
 	Repair *RepairSettings `json:"repair,omitempty"`
 
-	// What counts of what pods prefer: their own preferred (anti-)affinity and their topology
+	// The weight of the pods' preferences: their own preferred (anti-)affinity and their topology
 	// spread with ScheduleAnyway, by host and zone.
 	// +optional
 	Soft *SoftSettings `json:"soft,omitempty"`
 
-	// At most that share of a workload's declared pods, rounded up and at least one, stand on a
+	// The largest share of a workload's declared pods, rounded up and at least one, on a
 	// node while another one takes the pod. Without it there is no such limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -188,13 +188,13 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:Maximum=1
 	MaxShareOfApp *float64 `json:"maxShareOfApp,omitempty"`
 
-	// Where the numbers come from; without effect.
+	// The origin of the numbers; without effect.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Provenance *runtime.RawExtension `json:"provenance,omitempty"`
 }
 
-// SoftSettings say what the preferences of pods count.
+// SoftSettings determine the weight of the preferences of pods.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".loss",rule="!has(self.loss) || self.loss == 0.0 || !has(self.mode) || self.mode == 'keep'",message="keep has a loss, the other modes have none"
 // +kubebuilder:validation:XValidation:fieldPath=".price",rule="(has(self.price) && self.price > 0.0) == (has(self.mode) && self.mode == 'trade')",message="the mode trade has a price above 0, the others none"
@@ -206,47 +206,47 @@ type SoftSettings struct {
 	// +kubebuilder:validation:Enum=keep;trade;ignore
 	Mode string `json:"mode,omitempty"`
 
-	// Of keep: how far below the best soft score a node may be.
+	// Of keep: the largest difference of a node's soft score from the best one.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Loss *float64 `json:"loss,omitempty"`
 
-	// Of trade: what a soft score of 1 is in the policy's score.
+	// Of trade: the value of a soft score of 1 in the policy's score.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Price *float64 `json:"price,omitempty"`
 }
 
-// RepairMode says what a repair does.
+// RepairMode determines the effect of a repair.
 //
 // +kubebuilder:validation:Enum=Disabled;DryRun;Enabled
 type RepairMode string
 
-// RepairSettings are when and how far pods may move for one that fits on no node.
+// RepairSettings bound the moves of pods for one that fits on no node.
 type RepairSettings struct {
-	// DryRun only says, in an event of the pod that waits, which pods would move. Enabled
+	// DryRun only reports, in an event of the waiting pod, the pods that would move. Enabled
 	// evicts them one after the other and reserves the places of their replacements.
 	// +optional
 	// +default="Disabled"
 	Mode RepairMode `json:"mode,omitempty"`
 
-	// The most pods that move for one that waits.
+	// The most pods that move for one waiting pod.
 	// +optional
 	// +default=8
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=32
 	Chain *int32 `json:"chain,omitempty"`
 
-	// The most pods that move in an hour, for all that wait.
+	// The most pods that move in an hour, for all waiting pods.
 	// +optional
 	// +default=20
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MovesPerHour *int32 `json:"movesPerHour,omitempty"`
 
-	// No pod moves of a workload of which fewer stand.
+	// Pods of workloads with fewer pods on nodes do not move.
 	// +optional
 	// +default=2
 	// +kubebuilder:validation:Minimum=1
@@ -254,7 +254,7 @@ type RepairSettings struct {
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 }
 
-// PlacementPolicyStatus is what the scheduler reports of a policy.
+// PlacementPolicyStatus is the report of the scheduler on a policy.
 type PlacementPolicyStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional
@@ -264,7 +264,7 @@ type PlacementPolicyStatus struct {
 	// +optional
 	Digest string `json:"digest,omitempty"`
 
-	// Accepted, Active, and Repair where the policy asks for one.
+	// Accepted, Active, and Repair if the policy requests one.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Rebalance asks which nodes a few moves of pods would free, and in mode Auto makes the moves.
+// Rebalance finds the nodes that a few moves of pods would free, and in mode Auto makes the moves.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -19,28 +19,28 @@ type Rebalance struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What to look for, and how often.
+	// The limits of the moves, and the interval.
 	// +required
 	Spec RebalanceSpec `json:"spec"`
-	// What the scheduler found.
+	// The result of the scheduler.
 	// +optional
 	Status RebalanceStatus `json:"status,omitempty"`
 }
 
-// RebalanceMode says what is done with a plan.
+// RebalanceMode determines the use of a plan.
 //
 // +kubebuilder:validation:Enum=DryRun;Auto
 type RebalanceMode string
 
-// RebalanceDryRun writes the plan to the status and moves nothing; RebalanceAuto carries it out.
+// RebalanceDryRun writes the plan to the status and moves nothing; RebalanceAuto executes it.
 const (
 	RebalanceDryRun RebalanceMode = "DryRun"
 	RebalanceAuto   RebalanceMode = "Auto"
 )
 
-// RebalanceSpec says what to look for, and how often.
+// RebalanceSpec holds the limits of the moves, and the interval.
 type RebalanceSpec struct {
-	// DryRun writes what would be done to the status. Nothing is moved. Auto carries it out, node
+	// DryRun writes the plan to the status. Nothing is moved. Auto executes the plan, node
 	// by node.
 	// +optional
 	// +kubebuilder:default=DryRun
@@ -59,14 +59,14 @@ type RebalanceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('168h')",message="want 1m to 168h"
 	Every string `json:"every,omitempty"`
 
-	// The most moves of a plan: a number, or a share of the pods that stand such as 1%.
+	// The most moves of a plan: a number, or a share of the pods on nodes such as 1%.
 	// +optional
 	// +kubebuilder:default="1%"
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^(100|[0-9]{1,2}(\.[0-9]+)?)%$|^[0-9]{1,6}$`
 	Moves string `json:"moves,omitempty"`
 
-	// A pod stays where its workload has fewer pods than this on nodes. 1 lets the only pod
+	// A pod is not moved if its workload has fewer pods than this on nodes. 1 lets the only pod
 	// of a workload move, which interrupts it.
 	// +optional
 	// +kubebuilder:default=2
@@ -80,42 +80,42 @@ type RebalanceSpec struct {
 	// +kubebuilder:validation:MaxProperties=16
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// In mode Auto, the most pods that are evicted for this object within an hour, by whatever
-	// scheduler. The limits of all evictions hold beside it.
+	// In mode Auto, the most pods that are evicted for this object within an hour, by any
+	// scheduler. The limits of all evictions apply too.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MovesPerHour int32 `json:"movesPerHour,omitempty"`
 
-	// In mode Auto, the most pods that are away at a time: evicted, and not ready in their new
-	// places.
+	// In mode Auto, the most pods that are away at a time: evicted, and not yet ready on their new
+	// nodes.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	InFlight int32 `json:"inFlight,omitempty"`
 
-	// When mode Auto stops by itself, until the next plan.
+	// Conditions under which mode Auto stops by itself, until the next plan.
 	// +optional
 	// +kubebuilder:default={}
 	StopWhen RebalanceStop `json:"stopWhen,omitempty"`
 }
 
-// RebalanceStop says when mode Auto stops: no more pods are evicted, and all nodes that were
-// cordoned are uncordoned.
+// RebalanceStop holds the conditions under which mode Auto stops: no more pods are evicted, and all nodes that
+// were cordoned are uncordoned.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.query) == has(self.threshold)",message="query and threshold go together"
 type RebalanceStop struct {
-	// So many pods wait that fit on no node.
+	// The number of waiting pods that fit on no node, from which it stops.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	PendingPods int32 `json:"pendingPods,omitempty"`
 
-	// A query of the Prometheus that the scheduler's argument rebalancePrometheus names. It
-	// stops where a value of the answer is above the threshold, and where there is no answer or no
+	// A query of the Prometheus in the scheduler's argument rebalancePrometheus. It
+	// stops if a value of the result is above the threshold, and if there is no response or no
 	// value.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -127,13 +127,13 @@ type RebalanceStop struct {
 	Threshold *float64 `json:"threshold,omitempty"`
 }
 
-// RebalanceStatus is what the scheduler found.
+// RebalanceStatus is the result of the scheduler.
 type RebalanceStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// When the last plan was begun. Of several schedulers, the one that writes it makes the
+	// Start of the last plan. Of several schedulers, the one that writes it makes the
 	// plan.
 	// +optional
 	LastTime *metav1.MicroTime `json:"lastTime,omitempty"`
@@ -142,7 +142,7 @@ type RebalanceStatus struct {
 	// +optional
 	Plan *RebalancePlan `json:"plan,omitempty"`
 
-	// How far mode Auto is with a plan. A scheduler that starts again goes on with none.
+	// The progress of mode Auto with a plan. A restarted scheduler resumes no plan.
 	// +optional
 	Progress *RebalanceProgress `json:"progress,omitempty"`
 
@@ -153,9 +153,9 @@ type RebalanceStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RebalancePlan is what a few moves would do, as `sigma rebalance` counts it.
+// RebalancePlan is the effect of a few moves, as `sigma rebalance` counts it.
 type RebalancePlan struct {
-	// When the cluster was read.
+	// Time when the cluster was read.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 
@@ -167,7 +167,7 @@ type RebalancePlan struct {
 	// +required
 	Freed int32 `json:"freed"`
 
-	// No placement of the pods needs fewer nodes.
+	// Lower bound on the nodes that any placement of the pods needs.
 	// +required
 	Bound int32 `json:"bound"`
 
@@ -175,11 +175,11 @@ type RebalancePlan struct {
 	// +required
 	Moves int32 `json:"moves"`
 
-	// To free as many nodes takes at least so many moves.
+	// Lower bound on the moves that free as many nodes.
 	// +required
 	LeastMoves int32 `json:"leastMoves"`
 
-	// Pods that stand on the nodes.
+	// Pods on the nodes.
 	// +required
 	Pods int32 `json:"pods"`
 
@@ -191,25 +191,25 @@ type RebalancePlan struct {
 	// +optional
 	// +nullable
 	// +listType=atomic
-	Empties []EmptiedNode `json:"empties"` // null takes the last ones out of the object
+	Empties []EmptiedNode `json:"empties"` // null removes the former ones from the object
 }
 
-// RebalanceProgress is how far mode Auto is with a plan.
+// RebalanceProgress is the progress of mode Auto with a plan.
 type RebalanceProgress struct {
-	// When the plan was begun.
+	// Start of the plan.
 	// +required
 	Time metav1.MicroTime `json:"time"`
 
 	// The node that is being emptied.
 	// +optional
 	// +nullable
-	Node *string `json:"node"` // null takes the last one out of the object
+	Node *string `json:"node"` // null removes the former one from the object
 
 	// Nodes that were emptied.
 	// +required
 	Freed int32 `json:"freed"`
 
-	// Pods that stand, ready, where the plan has them.
+	// Pods that are ready on their planned nodes.
 	// +required
 	Moved int32 `json:"moved"`
 
@@ -224,7 +224,7 @@ type EmptiedNode struct {
 	// +required
 	Node string `json:"node"`
 
-	// It is free after so many moves of the plan.
+	// The number of moves of the plan after which it is free.
 	// +required
 	Moves int32 `json:"moves"`
 }

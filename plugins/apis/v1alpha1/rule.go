@@ -23,12 +23,12 @@ type PlacementRule struct {
 	// The rule.
 	// +required
 	Spec PlacementRuleSpec `json:"spec"`
-	// What the scheduler reports.
+	// The report of the scheduler.
 	// +optional
 	Status PlacementRuleStatus `json:"status,omitempty"`
 }
 
-// PlacementRuleSpec is what a rule forbids, and to which pods.
+// PlacementRuleSpec holds the limits of a rule, and its pods.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxPerNode) || has(self.spreadMin) || has(self.excludes) && self.excludes.size() > 0",message="a rule needs maxPerNode, spreadMin or excludes"
 type PlacementRuleSpec struct {
@@ -42,7 +42,7 @@ type PlacementRuleSpec struct {
 	// +kubebuilder:validation:Enum=kubernetes.io/hostname;topology.kubernetes.io/zone
 	TopologyKey string `json:"topologyKey,omitempty"`
 
-	// The rule no longer binds a pod that was created so many minutes ago and still waits;
+	// The rule no longer binds a waiting pod this many minutes after its creation;
 	// without it, the rule binds for ever.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -55,7 +55,7 @@ type PlacementRuleSpec struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	MaxPerNode *int32 `json:"maxPerNode,omitempty"`
 
-	// A pod may join a node that holds its app only if the app then stands on at
+	// A pod may join a node that holds its app only if the app then runs on at
 	// least this many nodes, or on as many as it has pods.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -97,7 +97,7 @@ type Exclusion struct {
 	Max int32 `json:"max"`
 }
 
-// PlacementRuleStatus is what the scheduler reports of a rule.
+// PlacementRuleStatus is the report of the scheduler on a rule.
 type PlacementRuleStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// RuleSettings are a built-in rule (docs/policies.md) for all pods, or one for apps of one pod
-// a node and another for the rest.
+// RuleSettings are a built-in rule (docs/policies.md) for all pods, or one for apps with one pod
+// per node and another for the rest.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.name) != (has(self.onePerNode) || has(self.others))",message="want a name, or onePerNode and others"
 // +kubebuilder:validation:XValidation:rule="has(self.onePerNode) == has(self.others)",message="onePerNode and others go together"
@@ -10,7 +10,7 @@ package v1alpha1
 type RuleSettings struct {
 	RuleChoice `json:",inline"`
 
-	// The rule for apps of which a node may hold one pod.
+	// The rule for apps with at most one pod per node.
 	// +optional
 	OnePerNode *RuleChoice `json:"onePerNode,omitempty"`
 
