@@ -16,8 +16,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// gate adds a gate to the JSON of a pod where its object asks for one. A pod that gets none has
-// only an annotation more, with the reason; after another error it is as it was.
+// gate adds a gate to the JSON of a pod if its object requests one. A pod without one gets only
+// an annotation with the reason; after another error it is unchanged.
 func (h *handler) gate(ctx context.Context, raw []byte, namespace string, o *v1alpha1.MultidimPodAutoscaler) ([]byte, error) {
 	c := o.Spec.Concurrency
 	if c == nil || c.Pod != v1alpha1.PodSidecar {

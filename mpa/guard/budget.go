@@ -16,7 +16,7 @@ func (c CoolDown) Over(changes []time.Time, now time.Time) bool {
 }
 
 // A Budget is the most changes in any hour. Shrinking may use half of them, and keeps a
-// cool-down after any change. It is for what shrinks or disrupts, not for growth that a load needs.
+// cool-down after any change. It is for changes that shrink or disrupt, not for growth that a load needs.
 type Budget struct {
 	PerHour  int
 	CoolDown CoolDown

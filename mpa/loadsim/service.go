@@ -12,10 +12,11 @@ type Service struct {
 	// many wait there, below 0 = any number.
 	Workers int
 	Queue   int
-	// Timeout of a try in seconds, 0 = none; Retries after it.
+	// Timeout of a try in seconds, 0 = no timeout; Retries after it.
 	Timeout float64
 	Retries int
-	// Late is the latency in seconds above which an answer counts as late; 0 = none does.
+	// Late is the latency in seconds above which an answer counts as late; 0 = no answer
+	// does.
 	Late float64
 	// Balance of requests over pods: "two" (the better of two at random, the default)
 	// or "random".
@@ -30,11 +31,11 @@ type Service struct {
 	// Contention κ: each other request inside a pod makes the cpu of a request larger by this
 	// share, D (1 + κ (n − 1)).
 	Contention float64
-	// Front is how many requests wait before all pods while none has room, first come, first
-	// served; pods then have no queues. 0 = there is no such queue.
+	// Front is the number of requests that wait before all pods while no pod has room, first
+	// come, first served; pods then have no queues. 0 = there is no such queue.
 	Front int
-	// Clients send requests in closed loop, besides those that arrive at a rate: each sends
-	// its next one when Think has passed since its last one ended.
+	// Clients send requests in closed loop, in addition to those that arrive at a rate: each
+	// sends its next one when Think has passed since its last one ended.
 	Clients int
 	Think   Dist
 
@@ -106,7 +107,7 @@ func (s *Service) WaitPerRequest() float64 {
 	return sum
 }
 
-// NewPod makes a pod of the service with a quota in cores, 0 = none.
+// NewPod makes a pod of the service with a quota in cores, 0 = no quota.
 func (s *Service) NewPod(quota float64) Pod {
 	return Pod{Cores: s.Cores(), Quota: quota, Workers: s.Workers, Quantum: s.Quantum}
 }
