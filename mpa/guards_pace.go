@@ -35,7 +35,7 @@ func (x *draft) awaits(p *Pod) bool {
 	return age < x.c.guards.Patience && age > -x.c.guards.Patience
 }
 
-// unseen holds while the last action is not observed yet: the same dimension for the
+// unseen holds while the last action is not observed yet: the same dimension for
 // Guards.Patience, the other one for a cool-down. More replicas wait for replicas only.
 func (x *draft) unseen() string {
 	a := x.c.memory.Asked
