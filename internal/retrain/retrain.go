@@ -133,7 +133,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	return os.WriteFile(o.result, text, 0o600)
 }
 
-// mostName is how much of a policy's name is in that of the one that replaces it.
+// mostName is the length of a policy's name that the name of its successor keeps at most.
 const mostName = 200
 
 // create makes the ScalingPolicy, under a name with its digest. One that is there already is the

@@ -280,7 +280,7 @@ func guaranteed(spec *corev1.PodSpec, changes map[string]corev1.ResourceRequirem
 	return requests[both[0]].Cmp(*limits[both[0]]) == 0 && requests[both[1]].Cmp(*limits[both[1]]) == 0
 }
 
-// A State is how far the resize of a pod is.
+// A State is the progress of a pod's resize.
 type State string
 
 // The states.

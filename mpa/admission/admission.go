@@ -71,7 +71,7 @@ const (
 // Path of the webhook.
 const Path = "/size-pod"
 
-// limit is how long a pod may wait for its size. It is below the webhook configuration's
+// limit is the longest wait of a pod for its size. It is below the webhook configuration's
 // timeoutSeconds, so that a late answer still arrives.
 const limit = time.Second
 

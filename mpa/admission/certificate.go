@@ -68,7 +68,7 @@ func (r *rotation) tls() *tls.Config {
 	}}
 }
 
-// ready returns why no trusted certificate is served.
+// ready returns the reason that no trusted certificate is served.
 func (r *rotation) ready() error {
 	p := r.served.Load()
 	if p != nil && r.now().Before(p.Leaf.NotAfter) {

@@ -85,8 +85,8 @@ func (h *handler) gated(ctx context.Context, raw []byte, pod *v1.Pod, namespace 
 	return gated, room(pod, &after, ranges, limits)
 }
 
-// room returns why the namespace would refuse a pod for its gate. The API server gives the gate
-// the defaults of a LimitRange, so they count.
+// room returns the reason that the namespace would refuse a pod for its gate. The API server
+// gives the gate the defaults of a LimitRange, so they count.
 func room(before, after *v1.Pod, ranges []v1.LimitRange, limits []v1.ResourceQuota) error {
 	all := target.Containers(&after.Spec)
 	gate := all[slices.IndexFunc(all, func(c *v1.Container) bool { return c.Name == sidecar.Name })]

@@ -61,7 +61,7 @@ func (n *Network) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return n.s.repeat()
 }
 
-// look returns the view where it is time to act, nil where it is not, and why it cannot.
+// look returns the view if it is time to act, nil if it is not, and the reason that it cannot act.
 func (m *memory) look(o *mpa.Observation, t *mpa.Target) (v *view, why string) {
 	requests := o.Requests(t)
 	switch {

@@ -20,7 +20,7 @@ const (
 )
 
 // A Band lets a candidate act within a band around the rules. The rules' memory of a pod is
-// the least that the candidate's have: a killed pod helps nobody.
+// the least that the candidate's have: a killed pod is useless.
 type Band struct {
 	candidate, rules mpa.Agent
 	target           mpa.Target

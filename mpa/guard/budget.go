@@ -22,8 +22,8 @@ type Budget struct {
 	CoolDown CoolDown
 }
 
-// Refuse returns why no change is allowed now, given those of the last hour; empty = one is
-// allowed.
+// Refuse returns the reason that no change is allowed now, given those of the last hour;
+// empty = one is allowed.
 func (b Budget) Refuse(changes []time.Time, now time.Time, shrinks bool) string {
 	most := b.PerHour
 	if shrinks {

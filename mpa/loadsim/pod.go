@@ -5,7 +5,7 @@ import "math"
 // period of the CFS bandwidth controller, in seconds.
 const period = .1
 
-// look is how often the kernel checks whether a quota is spent: at the ticks of its timer,
+// look is the interval at which the kernel checks whether a quota is spent: the tick of its timer,
 // 250 a second. Overspending until then is deducted from the next period.
 const look = .004
 

@@ -8,8 +8,8 @@ import (
 // A Service describes the requests and how its pods take them.
 type Service struct {
 	Segments []Segment
-	// Workers is how many requests a pod works on at once, 0 = any number; Queue how
-	// many wait there, below 0 = any number.
+	// Workers is the number of requests that a pod works on at once, 0 = any number; Queue
+	// the number that waits there, below 0 = any number.
 	Workers int
 	Queue   int
 	// Timeout of a try in seconds, 0 = no timeout; Retries after it.
@@ -21,10 +21,10 @@ type Service struct {
 	// Balance of requests over pods: "two" (the better of two at random, the default)
 	// or "random".
 	Balance string
-	// Parallelism is how many cores a pod can use at once; 0 = 8.
+	// Parallelism is the number of cores that a pod can use at once; 0 = 8.
 	Parallelism float64
-	// Quantum is how long a request computes, in seconds, before others have their turn:
-	// 10 to 20 ms in a Go program. 0 = the processor is shared evenly at all times.
+	// Quantum is the time, in seconds, for which a request computes before others have their
+	// turn: 10 to 20 ms in a Go program. 0 = the processor is shared evenly at all times.
 	Quantum float64
 	// Wake is the extra cpu in core-seconds of a request to an idle pod.
 	Wake float64

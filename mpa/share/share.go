@@ -80,7 +80,7 @@ func (p *Places) Taken(namespace string) int {
 	return p.taken[namespace]
 }
 
-// All is how many places are taken.
+// All is the number of places taken.
 func (p *Places) All() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,5 +100,5 @@ func Reconciler(next reconcile.Reconciler, workers int, now func() time.Time) re
 	})
 }
 
-// Workers is how many workers a controller has of which one namespace may have some.
+// Workers is the number of workers of a controller of which one namespace may have ofOne.
 func Workers(ofOne int) int { return 2 * ofOne }

@@ -43,10 +43,10 @@ const (
 	requests, admin, metrics = 9900, 9901, 9902
 	// user is an account that no image needs to have.
 	user = 65532
-	// mostLinger is how long the gate waits at most for Services to notice the pod's end. That does
+	// mostLinger is the longest wait of the gate for Services to notice the pod's end. That does
 	// not grow with the pod's grace, and a container that its liveness probe restarts waits too.
 	mostLinger = 10 * time.Second
-	// mostDrain is how long it waits at most for requests to end, for the same reason.
+	// mostDrain is its longest wait for requests to end, for the same reason.
 	mostDrain = time.Minute
 	// podIP is the variable with the pod's own address.
 	podIP = "POD_IP"

@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// GiBPerCore is how many GiB-hours cost as much as a core-hour. The on-demand prices of
-// the large clouds give 7 to 9.
+// GiBPerCore is the number of GiB-hours that cost as much as a core-hour. The on-demand
+// prices of the large clouds give 7 to 9.
 const GiBPerCore = 8
 
 // Cost returns the cost of the requested resources, in core-hours.

@@ -72,7 +72,7 @@ type Site struct {
 	Miss float64
 	// Outages are spans of seconds without scrapes.
 	Outages [][2]float64
-	// EvictAfter is how long a resize waits for room on its node before the pod is
+	// EvictAfter is the time for which a resize waits for room on its node before the pod is
 	// replaced by one on a node with room; 0 = for ever. One pod at a time is replaced, and
 	// never the only ready one.
 	EvictAfter float64
@@ -129,7 +129,7 @@ type Result struct {
 	AllP99 Seconds `json:"p99_all_seconds"`
 }
 
-// tick is how often pods change their state, in seconds.
+// tick is the interval at which pods change their state, in seconds.
 const tick = .5
 
 // siteStream is the stream of random numbers of the site: delays and scrapes. Stream 0 is
