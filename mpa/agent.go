@@ -46,11 +46,11 @@ type Recommendation struct {
 	// Containers are the requests wanted, in the order of the spec's containers;
 	// nil = no opinion, as is a resource of 0.
 	Containers []Resources `json:"containers,omitempty"`
-	// Limit is how many requests a pod should work on at once; 0 = no opinion.
+	// Limit is the number of requests that a pod should work on at once; 0 = no opinion.
 	Limit int32 `json:"limit,omitempty"`
 	// Source is the agent, or the part of it, that recommends.
 	Source string `json:"source"`
-	// Reason why, or why not, in a few words.
+	// Reason of the proposal, or of having none, in a few words.
 	Reason string `json:"reason"`
 	// Learning is set while a candidate passes its phases.
 	Learning *Learning `json:"learning,omitempty"`

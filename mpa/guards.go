@@ -65,7 +65,7 @@ type draft struct {
 	limits  bool
 	shrinks bool
 	both    bool   // the other would change as well
-	urgent  string // why the pending guards do not apply
+	urgent  string // reason that the pending guards do not apply
 }
 
 // note records a change by the present guard.

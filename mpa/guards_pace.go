@@ -35,9 +35,8 @@ func (x *draft) awaits(p *Pod) bool {
 	return age < x.c.guards.Patience && age > -x.c.guards.Patience
 }
 
-// unseen holds while the last action is not observed yet: the same dimension for the
-// Guards.Patience, the other one for a cool-down. More replicas wait for replicas only, and more memory after a kill only where as much was
-// asked for, for a cool-down.
+// unseen holds while the last action is not observed yet: the same dimension for Guards.Patience, the other one for a cool-down. More
+// replicas wait for replicas only, and more memory after a kill only where as much was asked for, for a cool-down.
 func (x *draft) unseen() string {
 	a := x.c.memory.Asked
 	if a == nil {

@@ -1,5 +1,6 @@
 // Package retrain trains a ScalingPolicy on the journal of one workload, and creates it in the
-// cluster where it is better on the journal than what serves. A recommender's Job runs it.
+// cluster if it is better on the journal than the one that serves. A recommender's Job runs
+// it.
 package retrain
 
 import (
@@ -40,10 +41,10 @@ type options struct {
 	journals string           // the recommender's folder
 	// object is namespace/name, uid its UID, policy the name in its spec.
 	object, uid, policy string
-	result, kubeconfig  string // files; empty = none
+	result, kubeconfig  string // files; empty = no file
 }
 
-// Command returns the command of sigma mpa, which prints to out; do wraps what it runs.
+// Command returns the command of sigma mpa, which prints to out; do wraps its run function.
 func Command(out io.Writer, do func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
@@ -132,7 +133,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	return os.WriteFile(o.result, text, 0o600)
 }
 
-// mostName is how much of a policy's name is in that of the one that replaces it.
+// mostName is the length of a policy's name that the name of its successor keeps at most.
 const mostName = 200
 
 // create makes the ScalingPolicy, under a name with its digest. One that is there already is the
@@ -186,7 +187,7 @@ func (o *options) create(ctx context.Context, p *learned.Policy) (name, digest s
 	return p.Name, same.Digest, nil
 }
 
-// patience is how long a training, which took minutes itself, waits for the API server.
+// patience is the backoff of a training, which took minutes itself, for the API server.
 var patience = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 8}
 
 // program returns version and commit of this program, as far as its build has them.

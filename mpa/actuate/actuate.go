@@ -17,7 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// ChangedError says that somebody else changed the replicas first.
+// ChangedError means that another writer changed the replicas first.
 type ChangedError struct{ From, To int32 }
 
 // Error implements error.
@@ -25,7 +25,7 @@ func (e ChangedError) Error() string {
 	return fmt.Sprintf("somebody else changed the replicas from %d to %d", e.From, e.To)
 }
 
-// Replicas returns how many a workload's spec asks for.
+// Replicas returns the number of replicas in a workload's spec.
 func Replicas(ctx context.Context, c client.Client, workload client.Object) (int32, error) {
 	scale := &autoscalingv1.Scale{}
 	if err := c.SubResource("scale").Get(ctx, workload, scale); err != nil {
@@ -103,8 +103,8 @@ func Limit(ctx context.Context, c client.Client, pod *corev1.Pod, limit int32, o
 	return c.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(owner))
 }
 
-// LimitSetBy returns who set the limit of a pod last, by the name of the field's manager, and
-// when; empty = nobody is known.
+// LimitSetBy returns the last writer of the limit of a pod, by the name of the field's
+// manager, and the time; empty = unknown.
 func LimitSetBy(pod *corev1.Pod) (manager string, at time.Time) {
 	for _, f := range pod.ManagedFields {
 		var fields struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
 
-// Cluster is what evictions need, by a client that changes objects and a reader of the API
-// server itself.
+// Cluster is the access that evictions need: a client that changes objects and a reader of
+// the API server itself.
 func Cluster(c client.Client, direct client.Reader) evict.Cluster { return cluster{c, direct} }
 
 type cluster struct {

@@ -103,13 +103,13 @@ func Digest(template *corev1.PodSpec, containers []v1alpha1.ContainerRequests) s
 	return fmt.Sprintf("%x", hash.Sum(nil))[:16]
 }
 
-// A Plan is what has to change in one pod.
+// A Plan is the changes of one pod.
 type Plan struct {
 	// Containers that have to change, with all their resources after it.
 	Containers map[string]corev1.ResourceRequirements
 	// Restarts is true if a container restarts.
 	Restarts bool
-	// Left is why something stays as it is until the pod is replaced.
+	// Left has the reasons for parts that stay as they are until the pod is replaced.
 	Left []string
 }
 
@@ -220,7 +220,7 @@ func scaled(amount, limit, request int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// unsupported returns why a pod cannot be resized in place, whatever its size.
+// unsupported returns the reason that a pod cannot be resized in place at all.
 func unsupported(pod *corev1.Pod) string {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
@@ -280,7 +280,7 @@ func guaranteed(spec *corev1.PodSpec, changes map[string]corev1.ResourceRequirem
 	return requests[both[0]].Cmp(*limits[both[0]]) == 0 && requests[both[1]].Cmp(*limits[both[1]]) == 0
 }
 
-// A State is how far the resize of a pod is.
+// A State is the progress of a pod's resize.
 type State string
 
 // The states.

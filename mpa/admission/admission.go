@@ -1,9 +1,9 @@
-// Package admission gives new pods the size that is recommended for their workload.
+// Package admission gives new pods the size recommended for their workload.
 //
 // The updater resizes running pods. New pods are created from the workload's template,
 // which is never rewritten, so a webhook sizes them at admission. It answers from caches and
-// within [limit], and it never refuses: a pod that cannot be sized, for whatever reason,
-// starts as it is in the template, and the answer says why.
+// within [limit], and it never refuses: a pod that cannot be sized, for any reason,
+// starts as in the template, and the answer has the reason.
 //
 // A pod does not get the recommendation if
 //   - the object's mode is Off or its phase is Refused, or the workload has no object or
@@ -17,8 +17,8 @@
 //   - the pod would have another QoS class, or would no longer pass the namespace's
 //     limits and quotas.
 //
-// Where the object says spec.concurrency.pod Sidecar, the pod also gets a gate, by package
-// sidecar. A pod that gets none has an annotation that says why, and starts as it is.
+// If the object has spec.concurrency.pod Sidecar, the pod also gets a gate, by package
+// sidecar. A pod without one has an annotation with the reason, and starts as it is.
 package admission
 
 import (
@@ -62,7 +62,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
-// Annotations of a sized pod: the recommendation, as object/id, and what was changed.
+// Annotations of a sized pod: the recommendation, as object/id, and the changes.
 const (
 	AnnotationRecommendation = v1alpha1.GroupName + "/recommendation"
 	AnnotationSized          = v1alpha1.GroupName + "/sized"
@@ -71,7 +71,7 @@ const (
 // Path of the webhook.
 const Path = "/size-pod"
 
-// limit is how long a pod may wait for its size. It is below the webhook configuration's
+// limit is the longest wait of a pod for its size. It is below the webhook configuration's
 // timeoutSeconds, so that a late answer still arrives.
 const limit = time.Second
 
@@ -89,7 +89,8 @@ type Options struct {
 	Secret, Configuration string
 	// Life of a certificate.
 	Life time.Duration
-	// Gate is the image of sigma-gate for pods of objects that ask for a sidecar; empty = none.
+	// Gate is the image of sigma-gate for pods of objects that request a sidecar; empty = no
+	// gate.
 	Gate string
 }
 
@@ -102,7 +103,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Gate, "gate-image", "", "image of sigma-gate for new pods of objects with spec.concurrency.pod Sidecar; empty: they get no gate, and an annotation says so")
 }
 
-// Validate returns what is wrong, by flag.
+// Validate returns the invalid option, by flag.
 func (o *Options) Validate() error {
 	_, port, err := net.SplitHostPort(o.Bind)
 	n, numberErr := strconv.ParseUint(port, 10, 16)
@@ -121,12 +122,12 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// patience is how long the API server may take to send a request. It has [limit] and a
-// little more for all of it.
+// patience is the time that the API server has to send a request. It has [limit] and a little
+// more for all of it.
 const patience = 5 * time.Second
 
-// What the webhook serves at a time: API servers have a few connections each, but every pod
-// may connect.
+// Limits of concurrent service: API servers have a few connections each, but every pod may
+// connect.
 const (
 	connections      = 512
 	turns            = 4
@@ -134,7 +135,7 @@ const (
 	maxRequestBytes  = 7 << 20 // as controller-runtime: an object has 3 MiB at most, and there may be two
 )
 
-// Setup adds the webhook to a manager; ready says why it cannot answer.
+// Setup adds the webhook to a manager; ready returns the reason that it cannot answer.
 func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 	if err := m.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.MultidimPodAutoscaler{}, targetIndex, targetOf); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ type handler struct {
 	objects, revisions client.Reader
 	limit              time.Duration
 	namespace          string        // the autoscaler's own
-	image              string        // of the gate; empty = none
+	image              string        // of the gate; empty = no gate
 	token              func() string // a random one, for the hook of a pod with a gate
 }
 
@@ -222,7 +223,7 @@ func (h *handler) Handle(ctx context.Context, request ctrladmission.Request) (an
 	return answer
 }
 
-// answer never refuses a pod, whatever goes wrong.
+// answer never refuses a pod, not even after an error or a panic.
 func (h *handler) answer(ctx context.Context, request ctrladmission.Request) (result string, answer ctrladmission.Response) {
 	unchanged := func(err error) ctrladmission.Response {
 		log.FromContext(ctx).Error(err, "a pod keeps its size")
@@ -271,8 +272,8 @@ func (h *handler) answer(ctx context.Context, request ctrladmission.Request) (re
 // keeps begins the warning of a pod that could not be sized.
 const keeps = "sigma-mpa: the pod starts with the size of its template: "
 
-// merge writes what was changed in a pod to its JSON, and keeps the fields that this
-// program's version of the type does not know.
+// merge writes the changes of a pod to its JSON, and keeps fields that this program's version
+// of the type lacks.
 func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 	var object map[string]any
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
@@ -315,7 +316,7 @@ func merge(raw []byte, pod *v1.Pod) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// object returns the one that sizes a pod's workload, or why there is none.
+// object returns the one that sizes a pod's workload, or the reason that there is none.
 func (h *handler) object(ctx context.Context, pod *v1.Pod, namespace string) (*v1alpha1.MultidimPodAutoscaler, string, error) {
 	workload, ok := owner.Of(pod, nil)
 	if !ok || target.Ignores(namespace, h.namespace) {
@@ -372,7 +373,7 @@ func (h *handler) bounds(ctx context.Context, namespace string) ([]v1.LimitRange
 	return ranges.Items, quotas.Items, err
 }
 
-// theOne returns the single object of a workload that acts, or why there is none.
+// theOne returns the single object of a workload that acts, or the reason that there is none.
 func theOne(all []v1alpha1.MultidimPodAutoscaler) (o *v1alpha1.MultidimPodAutoscaler, result string, err error) {
 	result = resultNone
 	for i := range all {

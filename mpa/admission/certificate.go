@@ -37,7 +37,7 @@ const fieldOwner = "sigma-mpa-admission"
 // authority. The first replica that sees that a third of the lifetime is left writes the next
 // certificate; if two do, the API server accepts one. Each replica adds missing
 // authorities to the webhook configuration, and serves the new certificate a round later,
-// when the API servers know them. Old authorities stay until they expire, so that every
+// when the API servers have the authorities. Old ones stay until they expire, so that every
 // served certificate is trusted. To replace a certificate at once, for instance because its
 // key leaked, empty the Secret.
 //
@@ -68,7 +68,7 @@ func (r *rotation) tls() *tls.Config {
 	}}
 }
 
-// ready returns why no trusted certificate is served.
+// ready returns the reason that no trusted certificate is served.
 func (r *rotation) ready() error {
 	p := r.served.Load()
 	if p != nil && r.now().Before(p.Leaf.NotAfter) {
@@ -222,7 +222,7 @@ func (r *rotation) issue(before []byte, hosts []string) (map[string][]byte, erro
 		return nil, err
 	}
 	authorities = authorities[1:]
-	if old, err := cert.ParseCertsPEM(before); err == nil { // none at first
+	if old, err := cert.ParseCertsPEM(before); err == nil { // missing at first
 		authorities = append(authorities, slices.DeleteFunc(old, func(c *x509.Certificate) bool { return r.now().After(c.NotAfter) })...)
 	}
 	bundle, err := cert.EncodeCertificates(authorities...)

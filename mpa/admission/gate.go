@@ -16,8 +16,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// gate adds a gate to the JSON of a pod where its object asks for one. A pod that gets none has
-// only an annotation more, with the reason; after another error it is as it was.
+// gate adds a gate to the JSON of a pod if its object requests one. A pod without one gets only
+// an annotation with the reason; after another error it is unchanged.
 func (h *handler) gate(ctx context.Context, raw []byte, namespace string, o *v1alpha1.MultidimPodAutoscaler) ([]byte, error) {
 	c := o.Spec.Concurrency
 	if c == nil || c.Pod != v1alpha1.PodSidecar {
@@ -85,8 +85,8 @@ func (h *handler) gated(ctx context.Context, raw []byte, pod *v1.Pod, namespace 
 	return gated, room(pod, &after, ranges, limits)
 }
 
-// room returns why the namespace would refuse a pod for its gate. The API server gives the gate
-// the defaults of a LimitRange, so they count.
+// room returns the reason that the namespace would refuse a pod for its gate. The API server
+// gives the gate the defaults of a LimitRange, so they count.
 func room(before, after *v1.Pod, ranges []v1.LimitRange, limits []v1.ResourceQuota) error {
 	all := target.Containers(&after.Spec)
 	gate := all[slices.IndexFunc(all, func(c *v1.Container) bool { return c.Name == sidecar.Name })]

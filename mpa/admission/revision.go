@@ -70,7 +70,7 @@ type template struct {
 	} `json:"spec"`
 }
 
-// reduce drops from an object what a [revision] does not need.
+// reduce drops the parts of an object that a [revision] does not need.
 func reduce(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -107,7 +107,8 @@ func resourcesOnly(spec v1.PodSpec) v1.PodSpec {
 	return s
 }
 
-// revisionAnnotation is where the Deployment controller numbers its ReplicaSets.
+// revisionAnnotation is the annotation in which the Deployment controller numbers its
+// ReplicaSets.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // sizedSince returns since when the pod's template has its present requests: the time of the

@@ -30,7 +30,7 @@ var (
 )
 
 // size gives pod the wanted requests, within the constraints' maximum and the namespace's
-// limits, and returns what it changed. Limits keep their ratio to the requests. After an
+// limits, and returns the changes. Limits keep their ratio to the requests. After an
 // error the caller has to discard the pod.
 func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, limits []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// capacityWindow is how long a window is that it learns from, and for how long fewer
-	// replicas have to be enough.
+	// capacityWindow is the length of a window that it learns from, and the time for which
+	// fewer replicas have to be enough.
 	capacityWindow = time.Minute
-	// capacityShort is the span whose rate counts besides the minute's where it is higher.
+	// capacityShort is the span whose rate counts in place of the minute's if it is higher.
 	capacityShort = 20 * time.Second
 	// capacityWindows are remembered at most; then the older half is forgotten.
 	capacityWindows = 80

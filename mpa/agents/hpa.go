@@ -19,8 +19,9 @@ type HPAConfig struct {
 	// RatePerPod is the target for requests per second and pod; 0 = no target. With both
 	// targets, the larger number of replicas counts.
 	RatePerPod float64
-	// Initialisation is how long after a pod's start its cpu counts only if it was
-	// measured while the pod was ready; Readiness how long its first readiness may take.
+	// Initialisation is the time after a pod's start during which its cpu counts only if it
+	// was measured while the pod was ready; Readiness the longest time to its first
+	// readiness.
 	Initialisation, Readiness time.Duration
 	// MaxAge of a metric.
 	MaxAge   time.Duration
@@ -29,7 +30,7 @@ type HPAConfig struct {
 
 // A Behaviour limits how fast a number of replicas changes in one direction.
 type Behaviour struct {
-	// Tolerance is how far usage ÷ target may be from 1, in this direction, without a change.
+	// Tolerance is the distance of usage ÷ target from 1, in this direction, up to which nothing changes.
 	Tolerance float64
 	// Stabilisation is the window whose most cautious recommendation counts.
 	Stabilisation time.Duration

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 )
 
-// learnedPatience is how long hpa+vpa waits for the learned agent to have an opinion.
+// learnedPatience is the time without an opinion of the learned agent after which hpa+vpa acts.
 const learnedPatience = 3 * time.Minute
 
 // NewLearned returns the agent of a policy, which falls back to hpa+vpa while it has no

@@ -24,7 +24,7 @@ type LimitSpec struct {
 const (
 	// limitBand is the least change of a limit, as a share of it; less is not worth an action.
 	limitBand = .1
-	// limitTrials is how many windows at a new limit are compared with the last one before.
+	// limitTrials is the number of windows at a new limit that are compared with the last one before.
 	limitTrials = 3
 	// limitFull is the share of the limit inside from which on the limit binds the answers.
 	limitFull = .8

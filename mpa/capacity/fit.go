@@ -14,7 +14,7 @@ type fit struct {
 	waitUp                         float64 // a standard error above the wait
 }
 
-// priorTrials is how many trials the expected noise counts for.
+// priorTrials is the number of trials that the expected noise counts for.
 const priorTrials = 2
 
 // merged returns trials with those of one limit and quota made one.

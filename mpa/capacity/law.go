@@ -12,7 +12,7 @@ type law struct {
 	known    bool
 }
 
-// lawTrials is how many trials law remembers: a change of the workload is forgotten as
+// lawTrials is the number of trials that law keeps: a change of the workload is forgotten as
 // fast.
 const lawTrials = 3
 

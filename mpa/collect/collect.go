@@ -97,7 +97,7 @@ func name(o *v1alpha1.MultidimPodAutoscaler) string {
 	return o.Spec.ScaleTargetRef.Kind + " " + o.Spec.ScaleTargetRef.Name
 }
 
-// MaxAge is how old a measurement may be to count.
+// MaxAge is the largest age of a measurement that counts.
 func MaxAge(o *v1alpha1.MultidimPodAutoscaler) time.Duration {
 	if m := o.Spec.Metrics.MaxAge; m != nil {
 		return m.Duration

@@ -20,8 +20,8 @@ func Parse(name string, data []byte) (*nn.MLP[float32], error) {
 	return nn.DecodeMLP[float32](name, data, StateSize, ActionSize)
 }
 
-// A Network is an agent that acts by a trained network. Every [Step] it asks the network,
-// and repeats the answer in between.
+// A Network is an agent that acts by a trained network. It runs the network every [Step], and
+// repeats the recommendation in between.
 type Network struct {
 	target mpa.Target
 	actor  *nn.MLPPass[float32]
@@ -29,10 +29,11 @@ type Network struct {
 	s      memory
 }
 
-// memory is what an agent remembers.
+// memory is the state of an agent.
 type memory struct {
 	First start `json:"first"`
-	// Next is when it acts next, Rate that of the last action, Last what it asked for.
+	// Next is the time of the next action, Rate that of the last action, Last its
+	// recommendation.
 	Next time.Time          `json:"next,omitzero"`
 	Rate float64            `json:"rate,omitempty"`
 	Last mpa.Recommendation `json:"last"`
@@ -60,7 +61,7 @@ func (n *Network) Recommend(o *mpa.Observation) mpa.Recommendation {
 	return n.s.repeat()
 }
 
-// look returns the view where it is time to act, nil where it is not, and why it cannot.
+// look returns the view if it is time to act, nil if it is not, and the reason that it cannot act.
 func (m *memory) look(o *mpa.Observation, t *mpa.Target) (v *view, why string) {
 	requests := o.Requests(t)
 	switch {

@@ -12,25 +12,25 @@ import (
 
 const (
 	// bandShare is the reach of a band: the capacity of the pods together is at least half
-	// and at most one and a half times what the rules want, and so is the size of a pod.
+	// and at most one and a half times that by the rules, and so is the size of a pod.
 	bandShare = .5
 	// calm is the share of the promised latency above which the candidate may not have less
-	// than the rules want.
+	// than the rules.
 	calm = .6
 )
 
-// A Band lets a candidate act within what rules want. The rules' memory of a pod is the
-// least that the candidate's have: a killed pod helps nobody.
+// A Band lets a candidate act within a band around the rules. The rules' memory of a pod is
+// the least that the candidate's have: a killed pod is useless.
 type Band struct {
 	candidate, rules mpa.Agent
 	target           mpa.Target
 	edges            edges
 }
 
-// edges are what bounds a candidate, besides what the rules want now.
+// edges bound a candidate in addition to the present recommendation of the rules.
 type edges struct {
-	// First is what the pods had at first. Rules that do not size cpu want that; from what
-	// the candidate made of it their least replicas would be another capacity.
+	// First is the first size of the pods, which rules that do not size cpu keep; with the
+	// candidate's present size their least replicas would be another capacity.
 	First []mpa.Resources `json:"first,omitempty"`
 }
 
@@ -62,7 +62,8 @@ func (e *edges) bound(r, rules mpa.Recommendation, o *mpa.Observation, t *mpa.Ta
 	return within(r, rules, low, total(e.First).CPU, t)
 }
 
-// complete fills in what rules leave as it is; without pods it may leave sizes out.
+// complete fills in the parts that rules leave unchanged; without pods it may leave sizes
+// out.
 func complete(r mpa.Recommendation, o *mpa.Observation, t *mpa.Target) mpa.Recommendation {
 	if r.Replicas == 0 {
 		r.Replicas = max(1, o.Replicas)
@@ -83,8 +84,8 @@ func complete(r mpa.Recommendation, o *mpa.Observation, t *mpa.Target) mpa.Recom
 	return r
 }
 
-// within bounds first the cpu of a pod, then the replicas, then the cpu again where whole
-// pods do not meet the edges. low is the lower edge ÷ what the rules want, first the cpu
+// within bounds first the cpu of a pod, then the replicas, then the cpu again if whole
+// pods do not meet the edges. low is the lower edge ÷ the capacity by the rules, first the cpu
 // that pods had at first, in millicores.
 func within(r, rules mpa.Recommendation, low float64, first int64, t *mpa.Target) mpa.Recommendation {
 	if len(rules.Containers) != len(r.Containers) {
@@ -123,7 +124,7 @@ func (b *Band) Shift(d time.Duration) {
 	mpa.Shift(b.rules, d)
 }
 
-// bandJSON is what a band remembers.
+// bandJSON is the state of a band.
 type bandJSON struct {
 	Candidate mpa.Agent `json:"candidate"`
 	Rules     mpa.Agent `json:"rules"`

@@ -13,7 +13,7 @@ type Student struct {
 	Target  mpa.Target
 	Learner *rl.DDPG
 	Reward  Reward
-	// Rules, if set, bound what it does. Where Watch is set as well, the rules act and the
+	// Rules, if set, bound the actions. If Watch is set as well, the rules act and the
 	// student imitates them.
 	Rules mpa.Agent
 	Watch bool
@@ -24,8 +24,8 @@ type Student struct {
 
 	s       memory
 	edges   edges
-	held    *rl.Transition // complete; it waits to know whether it was the last
-	pending *rl.Transition // without what came of it
+	held    *rl.Transition // complete; kept until it is clear whether it was the last
+	pending *rl.Transition // without its result
 	failed  error
 }
 
@@ -37,7 +37,7 @@ func (a *Student) Recommend(o *mpa.Observation) mpa.Recommendation {
 	}
 	v, why := a.s.look(o, &a.Target)
 	if why != "" || a.failed != nil {
-		return rules // none where there are no rules
+		return rules // empty without rules
 	}
 	if v != nil {
 		a.step(v, o, rules)
@@ -69,7 +69,7 @@ func (a *Student) step(v *view, o *mpa.Observation, rules mpa.Recommendation) {
 		a.s.Last = a.s.First.size(action, &a.Target)
 		a.s.Last.Source, a.s.Last.Reason = Source, "the student's action"
 		if a.Rules != nil {
-			// What is learned from is what was done.
+			// The student learns from the bounded action.
 			done := a.edges.bound(a.s.repeat(), rules, o, &a.Target)
 			a.s.First.action(&done, action)
 		}
@@ -108,7 +108,7 @@ func (a *Student) End() error {
 }
 
 // Tuned returns the numbers that DDPG learns with here where it is not the paper's: TD3 of
-// 2 × 64, returns of three steps, and imitation of what rules did.
+// 2 × 64, returns of three steps, and imitation of the actions of rules.
 func Tuned(constants int, seed uint64) rl.Config {
 	c := rl.AWARE(StateSize+constants, ActionSize, seed)
 	c.Hidden, c.Twin, c.Steps, c.Discount = []int{64, 64}, true, 3, .95

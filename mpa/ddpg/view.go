@@ -24,7 +24,7 @@ const (
 	mostLog = 3 // bound of logarithms in a state
 )
 
-// start is what the pods had at first. All sizes are told relative to it.
+// start is the first size and number of the pods. All sizes are relative to it.
 type start struct {
 	Replicas int32           `json:"replicas"`
 	Requests []mpa.Resources `json:"requests"`
@@ -37,11 +37,11 @@ func total(list []mpa.Resources) (r mpa.Resources) {
 	return r
 }
 
-// A view is what an observation shows, relative to the start.
+// A view holds an observation relative to the start.
 type view struct {
 	cpu, memory, replicas   float64 // ÷ those at the start
 	cpuUsed, memoryUsed     float64 // shares of the requests
-	rate, answered, latency float64 // per second; share of the rate; ÷ the promised one, 0 = not known
+	rate, answered, latency float64 // per second; share of the rate; ÷ the promised one, 0 = unknown
 	measured                float64 // share of the pods
 }
 
@@ -113,30 +113,30 @@ func (v *view) state(before float64, out []float32) {
 	}
 }
 
-// A Reward says what a step was worth.
+// A Reward computes the value of a step.
 type Reward int
 
 const (
-	// Paper is AWARE's reward: .3·RU + .7·SP, with RU the mean utilisation of cpu and
-	// memory and SP = min(1, promised latency ÷ latency). It looks at what was answered
-	// and measured alone: what is neither is skipped.
+	// Paper is AWARE's reward: .3·RU + .7·SP, with RU the mean utilisation of cpu and memory
+	// and SP = min(1, promised latency ÷ latency). It uses answered and measured requests
+	// alone, and skips a step without measurement.
 	Paper Reward = iota
 	// Promise is −cost ÷ cost at the start − ln(1 + max(0, used − .7)). Used is the share
-	// of the requests asked for that were not answered in time ÷ the share that the promise
+	// of the requests that were not answered in time ÷ the share that the promise
 	// forgives. It has no cap, and a step without measurement is the worst there is.
 	Promise
 )
 
 const (
 	paperAlpha = .3
-	freeUse    = .7 // of what is forgiven, that costs nothing
-	// leastLost is the share of the rate that counts as unanswered: less is the noise of
-	// what is under way when a window begins and ends.
+	freeUse    = .7 // of the forgiven share, free of cost
+	// leastLost is the share of the rate from which on requests count as unanswered: less is the noise of
+	// requests under way at the begin and the end of a window.
 	leastLost  = .02
 	gibPerCore = 8 // as in the costs of mpa/sim
 )
 
-// of returns what a step was worth; ok is false where the paper has no figure.
+// of returns the reward of a step; ok is false if the paper has no figure.
 func (r Reward) of(v *view, t *mpa.Target, s *start) (reward float64, ok bool) {
 	if r == Paper {
 		return paperAlpha*(v.cpuUsed+v.memoryUsed)/2 + (1-paperAlpha)*v.kept(), v.measured > 0
@@ -148,7 +148,7 @@ func (r Reward) of(v *view, t *mpa.Target, s *start) (reward float64, ok bool) {
 }
 
 // used estimates the share of the forgiven requests of a window that were late or lost.
-// One percentile of latency is known; the tail through it is taken as exponential.
+// Only one percentile of latency is measured; the tail through it is taken as exponential.
 func (v *view) used(t *mpa.Target) float64 {
 	forgiven := 1 - t.SLO.Percentile/100
 	if v.measured == 0 {
@@ -165,8 +165,8 @@ func (v *view) used(t *mpa.Target) float64 {
 	return (lost + (1-lost)*late) / forgiven
 }
 
-// size returns what an action asks for: cpu and memory as powers of 4 of the first size,
-// and 2 to 20 replicas.
+// size returns the recommendation of an action: cpu and memory as powers of 4 of the first
+// size, and 2 to 20 replicas.
 func (s *start) size(action []float32, t *mpa.Target) mpa.Recommendation {
 	r := mpa.Recommendation{Replicas: t.Replicas.Clamp(int32(math.Round(fewest + (float64(action[2])+1)/2*(most-fewest))))}
 	for _, first := range s.Requests {

@@ -216,7 +216,7 @@ func (x *exchange) write(b []byte) error {
 	return nil
 }
 
-// interval is how often the caller is looked at.
+// interval is the time between two checks of the caller.
 func (x *exchange) interval() time.Duration {
 	if x.proxy.options.Cancel {
 		return 20 * time.Millisecond

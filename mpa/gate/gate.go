@@ -307,7 +307,7 @@ func (g *Gate) Now() (inside, waiting int, t Totals) {
 	return g.inside, g.waiting.Len(), g.totals
 }
 
-// sampled is how often the memory is read within a window.
+// sampled is the interval at which the memory is read within a window.
 const sampled = 100 * time.Millisecond
 
 // Window measures from now on for a length. Windows may be measured at the same time. It

@@ -17,17 +17,17 @@ import (
 // ProxyOptions of a proxy.
 type ProxyOptions struct {
 	Target string // http://HOST:PORT
-	// Abandoned is how long a request keeps its place after its caller has left, at most: until
-	// then it is inside while the server works on it.
+	// Abandoned is the longest time for which a request keeps its place after its caller has
+	// left: until then it is inside while the server works on it.
 	Abandoned time.Duration
 	// Cancel ends a request at the server as soon as its caller has left, and its place is free.
 	Cancel bool
 	// BodyRate is the least rate of a body in bytes a second once a caller has had
-	// [bodyGrace] to send; 0 = any. BodyLongest is how long it takes at most; 0 = any time. Both
+	// [bodyGrace] to send; 0 = any. BodyLongest is its longest time; 0 = any time. Both
 	// count the time alone in which the gate waits for the caller.
 	BodyRate    int64
 	BodyLongest time.Duration
-	// Upgrades is how many upgraded connections there are at once. They are no longer inside.
+	// Upgrades is the largest number of upgraded connections at once. They are no longer inside.
 	Upgrades int
 	// Connections at once; further ones wait to be accepted.
 	Connections int

@@ -16,14 +16,14 @@ func (c CoolDown) Over(changes []time.Time, now time.Time) bool {
 }
 
 // A Budget is the most changes in any hour. Shrinking may use half of them, and keeps a
-// cool-down after any change. It is for what shrinks or disrupts, not for growth that a load needs.
+// cool-down after any change. It is for changes that shrink or disrupt, not for growth that a load needs.
 type Budget struct {
 	PerHour  int
 	CoolDown CoolDown
 }
 
-// Refuse returns why no change is allowed now, given those of the last hour; empty = one is
-// allowed.
+// Refuse returns the reason that no change is allowed now, given those of the last hour;
+// empty = one is allowed.
 func (b Budget) Refuse(changes []time.Time, now time.Time, shrinks bool) string {
 	most := b.PerHour
 	if shrinks {

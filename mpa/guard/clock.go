@@ -3,11 +3,11 @@ package guard
 import "time"
 
 // Clock is the longest time between two observations that does not count as a jump of the
-// clock. Going back always does.
+// clock. A step back always does.
 type Clock time.Duration
 
 // Jump returns the time from the last observation to now if the clock has jumped, back or
-// far ahead, else 0. The zero time stands for no observation yet.
+// far ahead, else 0. The zero time means no observation yet.
 func (c Clock) Jump(last, now time.Time) time.Duration {
 	d := now.Sub(last)
 	if last.IsZero() || d >= 0 && d <= time.Duration(c) {
@@ -16,8 +16,7 @@ func (c Clock) Jump(last, now time.Time) time.Duration {
 	return d
 }
 
-// Moved returns t moved by d, so that it keeps its age over a jump. The zero time, which
-// stands for none, stays.
+// Moved returns t moved by d, so that it keeps its age over a jump. The zero time stays.
 func Moved(t time.Time, d time.Duration) time.Time {
 	if t.IsZero() {
 		return t

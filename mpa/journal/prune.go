@@ -72,7 +72,7 @@ func list(dir string) ([]kept, error) {
 		switch {
 		case d != nil && d.IsDir() && d.Name() == "lost+found": // a volume's own, which only root may read
 			return fs.SkipDir
-		case errors.Is(err, fs.ErrNotExist): // nothing was written yet, or somebody is removing it
+		case errors.Is(err, fs.ErrNotExist): // nothing was written yet, or another process is removing it
 			return nil
 		case err != nil:
 			errs = append(errs, err)
@@ -81,7 +81,7 @@ func list(dir string) ([]kept, error) {
 			return nil
 		}
 		info, gone := d.Info()
-		if gone != nil { // somebody is removing it
+		if gone != nil { // another process is removing it
 			return nil //nolint:nilerr // the next look sees no file
 		}
 		of := filepath.Join(filepath.Dir(path), match[1])
@@ -102,11 +102,11 @@ func list(dir string) ([]kept, error) {
 	return all, errors.Join(errs...)
 }
 
-// remove removes the files of a journal, unless somebody has it open.
+// remove removes the files of a journal, unless a process has it open.
 func remove(dir string, k kept) (removed bool, err error) {
 	file, err := os.Open(k.path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // only old or broken ones are left
+	case errors.Is(err, fs.ErrNotExist): // only old or broken ones remain
 	case err != nil:
 		return false, err
 	default:

@@ -67,7 +67,7 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 type Transition struct {
 	Setup *Setup
 	*Decided
-	// Outcomes known at the next decision, oldest first.
+	// Outcomes up to the next decision, oldest first.
 	Outcomes []Outcome
 	// Next is the next observation; nil at the end, and before another setup.
 	Next *mpa.Observation

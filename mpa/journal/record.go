@@ -36,16 +36,16 @@ type Start struct {
 	Setup
 	// Memory of the guards at the start.
 	Memory mpa.Memory `json:"memory"`
-	// Continues: the agent goes on with State or, without one, with its state in this file
+	// Continues: the agent continues with State or, without one, with its state in this file
 	// so far. Otherwise it begins without memory.
 	Continues bool            `json:"continues,omitempty"`
 	State     json.RawMessage `json:"state,omitempty"`
-	// Limits is what was learned of a pod, where the setup asks for that and the agent does not
-	// continue without a State; nil = nothing.
+	// Limits is the state of the learner of a pod's limit if the setup has one and the agent
+	// does not continue without a State; nil = no state.
 	Limits json.RawMessage `json:"limits,omitempty"`
 }
 
-// A Setup says which agent decides, within which guards, for which workload.
+// A Setup is the agent that decides, its guards, and its workload.
 type Setup struct {
 	Object     string     `json:"object"` // namespace/name
 	Generation int64      `json:"generation,omitempty"`
@@ -55,8 +55,8 @@ type Setup struct {
 	Guards     mpa.Guards `json:"guards"`
 	// Learning: the agent is a candidate in its phases, the fallback's or hpa+vpa the rules.
 	Learning *phases.Settings `json:"learning,omitempty"`
-	// Concurrency says how the limit of a pod is learned beside the agent; nil = it is not. The
-	// target's limit says whether it may be changed.
+	// Concurrency configures the learner of a pod's limit next to the agent; nil = no learner.
+	// The target's limit allows or forbids changes of it.
 	Concurrency *agents.LimitSpec `json:"concurrency,omitempty"`
 }
 
@@ -80,7 +80,7 @@ type Outcome struct {
 	// ID of the action, if it had one, and the time of the decision.
 	ID      int64     `json:"id,omitempty"`
 	Decided time.Time `json:"decided"`
-	// Result: Applied, Partly, Refused, Expired or Superseded; Reason says why.
+	// Result: Applied, Partly, Refused, Expired or Superseded, with the Reason.
 	Result string `json:"result"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -113,7 +113,7 @@ func (s *Setup) NewAgent(loaded agents.Weights) (mpa.Agent, error) {
 	return phases.New(s.Target, *s.Learning, s.Guards, phases.Makers{Rules: again(rules), Candidate: again(s.Agent), After: after})
 }
 
-// NewLimits makes what learns a pod's limit, without memory; nil = the setup does not ask.
+// NewLimits makes the learner of a pod's limit, without memory; nil = the setup has none.
 func (s *Setup) NewLimits() (*agents.Limits, error) {
 	if s.Concurrency == nil {
 		return nil, nil
@@ -133,7 +133,8 @@ func alone(a mpa.Agent) mpa.Agent {
 	return a
 }
 
-// rules returns what acts in the place of the agent, and after how long without an opinion.
+// rules returns the agent that acts in the place of the setup's, and the time without an
+// opinion after which it does.
 func (s *Setup) rules() (mpa.Spec, time.Duration) {
 	if s.Fallback != nil {
 		return s.Fallback.Agent, s.Fallback.After

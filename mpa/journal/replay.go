@@ -19,7 +19,7 @@ type Verdict struct {
 	Decisions int
 	// Equal is the number of equal decisions; the first that differs ends the replay.
 	Equal int
-	// Recorded is the number of decisions by agents that this program does not know: their
+	// Recorded is the number of decisions by agents that this program does not have: their
 	// recommendations are taken from the journal, and the guards are computed.
 	Recorded int
 	CutOff   bool // the last line
@@ -88,7 +88,7 @@ func Replay(name string, in io.Reader, loaded agents.Weights) (*Verdict, error) 
 type replayer struct {
 	setup    *Setup
 	agent    mpa.Agent
-	recorded *recorded       // the agent, if this program does not know it
+	recorded *recorded       // the agent, if this program does not have it
 	limited  *agents.Limited // nil = no limit is learned
 	control  *mpa.Controller
 	lastID   int64 // of an action
@@ -160,7 +160,7 @@ func (p *replayer) start(s *Start) error {
 	return err
 }
 
-// newController returns a controller, and its agent with what learns limits, if anything does.
+// newController returns a controller, and its agent with the learner of limits, if any.
 func newController(s *Setup, a mpa.Agent, l *agents.Limits, m mpa.Memory) (*mpa.Controller, *agents.Limited, error) {
 	var limited *agents.Limited
 	if l != nil {

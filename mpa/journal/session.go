@@ -23,8 +23,8 @@ type Session struct {
 	control *mpa.Controller
 	w       *Writer
 	missed  bool // the journal lacks an observation of the controller
-	// Resumed: the agent goes on from the journal. Broken is why an existing journal could
-	// not be used; it was renamed to NAME.broken.
+	// Resumed: the agent continues from the journal. Broken is the reason that an existing
+	// journal could not be used; it was renamed to NAME.broken.
 	Resumed bool
 	Broken  error
 	// LastID is the largest id of an action in the file that was resumed.
@@ -33,15 +33,15 @@ type Session struct {
 	Alarm Alarm
 }
 
-// An Alarm says that a workload has changed.
+// An Alarm is a detected change of a workload.
 type Alarm struct {
-	Time   time.Time // zero = none
-	Drift  string    // what has changed
+	Time   time.Time // zero = no alarm
+	Drift  string    // the property that has changed
 	Digest string    // of the weights of the agent that saw it
 }
 
 // Begin resumes the journal at path, or begins one. If the journal has the same agents for
-// the same containers, they get their state back from it. The guards use known or the
+// the same containers, their state is restored from it. The guards use known or the
 // journal's memory, whichever is later. With an empty path there is no file.
 func Begin(path string, o Options, s Setup, known mpa.Memory) (*Session, error) {
 	w, err := Open(path, o)
@@ -207,7 +207,7 @@ func (s *Session) change(setup Setup, memory mpa.Memory) error {
 	return nil
 }
 
-// limits returns what learns a pod's limit; nil = nothing.
+// limits returns the learner of a pod's limit; nil = no learner.
 func (s *Session) limits() *agents.Limits {
 	if s.limited == nil {
 		return nil
@@ -215,8 +215,8 @@ func (s *Session) limits() *agents.Limits {
 	return s.limited.Limits
 }
 
-// newLimits makes what learns a pod's limit for another setup. Where that learns alike, for the
-// same containers and promise, what is known is kept, and returned as the state.
+// newLimits makes the learner of a pod's limit for another setup. If it has the same settings,
+// containers and promise, the present state is kept, and returned.
 func (s *Session) newLimits(setup *Setup) (*agents.Limits, json.RawMessage, error) {
 	next, err := setup.NewLimits()
 	was := s.limits()
@@ -230,8 +230,8 @@ func (s *Session) newLimits(setup *Setup) (*agents.Limits, json.RawMessage, erro
 	return next, state, next.UnmarshalJSON(state)
 }
 
-// learned returns the state that the present agent can pass to one of another setup; nil =
-// none.
+// learned returns the state that the present agent can pass to one of another setup; nil = no
+// state.
 func (s *Session) learned(setup *Setup) json.RawMessage {
 	fallback := func(s *Setup) mpa.Spec {
 		if s.Fallback == nil {
@@ -254,8 +254,8 @@ func (s *Session) sizes(setup *Setup) bool {
 	return slices.EqualFunc(s.setup.Target.Containers, setup.Target.Containers, func(a, b mpa.ContainerSpec) bool { return a.Name == b.Name })
 }
 
-// inherited gives an agent the memory of the rules where both setups have the same ones, with
-// or without a candidate beside them. It returns the agent's state; nil = it has no memory.
+// inherited gives an agent the memory of the rules if both setups have the same ones, with or
+// without a candidate next to them. It returns the agent's state; nil = it has no memory.
 func (s *Session) inherited(setup *Setup, agent mpa.Agent) json.RawMessage {
 	if s.agent == nil || !s.sizes(setup) {
 		return nil
@@ -275,8 +275,7 @@ func (s *Session) inherited(setup *Setup, agent mpa.Agent) json.RawMessage {
 	return state
 }
 
-// rulesIn returns the rules of an agent that a candidate is in phases beside, or an agent that
-// is alone.
+// rulesIn returns the rules next to a candidate in phases, or an agent that is alone.
 func rulesIn(s *Setup, a mpa.Agent) (mpa.Agent, mpa.Spec) {
 	if k, ok := a.(*phases.Agent); ok {
 		spec, _ := s.rules()
@@ -304,7 +303,7 @@ func (s *Session) Place(p phases.Progress) error {
 	return s.w.Start(*start)
 }
 
-// RememberWorse gives what learns a pod's limit those that another process took back.
+// RememberWorse adds limits that another process took back to the learner of a pod's limit.
 func (s *Session) RememberWorse(worse []agents.WorseLimit) error {
 	s.limited.Limits.Remember(worse)
 	start, err := s.snapshot()
@@ -381,13 +380,13 @@ func (s *Session) Decide(o *mpa.Observation, id int64) (mpa.Decision, error) {
 // Outcome writes the result of an action.
 func (s *Session) Outcome(o Outcome) error { return s.w.Outcome(o) }
 
-// Memory returns what the guards remember.
+// Memory returns the guards' state.
 func (s *Session) Memory() mpa.Memory { return s.control.Memory() }
 
 // Agent returns the present agent.
 func (s *Session) Agent() mpa.Agent { return s.agent }
 
-// Limited returns the present agent with what learns a pod's limit; nil = nothing does.
+// Limited returns the present agent with the learner of a pod's limit; nil = no learner.
 func (s *Session) Limited() *agents.Limited { return s.limited }
 
 // Setup returns the present setup.

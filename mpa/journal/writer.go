@@ -27,14 +27,14 @@ type Options struct {
 
 // A Writer appends records to a file. It serves one goroutine.
 //
-// A record goes to the system in one write: a kill cuts off the last line at most. Starts,
+// A record is one write to the system: a kill cuts off the last line at most. Starts,
 // outcomes and decisions with an action are synced, so that no action is lost when a machine
 // loses power; decisions to hold are not.
 type Writer struct {
 	path    string
 	options Options
-	log     *durable.AppendLog[*Record] // nil: nothing is written
-	began   bool                        // there is something before the next record
+	log     *durable.AppendLog[*Record] // nil = no file
+	began   bool                        // there are records before the next one
 	begin   func() (*Start, error)      // of the next file
 }
 
@@ -61,7 +61,7 @@ func Open(path string, o Options) (*Writer, error) {
 func (w *Writer) open() error {
 	format := durable.Format[*Record]{
 		Encode: encode,
-		Mine:   func([]byte) bool { return true }, // Begin reads it, and puts aside what is no journal
+		Mine:   func([]byte) bool { return true }, // Begin reads it, and renames a file that is no journal
 	}
 	log, err := durable.OpenLog(w.path, format, nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func (w *Writer) Outcome(o Outcome) error {
 	return w.write(&Record{Kind: KindOutcome, Outcome: &o}, true)
 }
 
-// write appends a record, or nothing.
+// write appends a record if there is a file.
 func (w *Writer) write(r *Record, sync bool) error {
 	if w.log == nil {
 		w.began = true
@@ -129,7 +129,7 @@ func (w *Writer) rotate() error {
 	}
 	full := w.log
 	if err := w.open(); err != nil {
-		return err // full is still written to, and its name tells
+		return err // the full file, now renamed, is still written to
 	}
 	return errors.Join(full.Close(), w.Start(*s))
 }

@@ -186,10 +186,10 @@ func canary(t Timing, s State, seen *Seen) Action {
 	age := seen.Now.Sub(s.Since).Abs()
 	switch {
 	case slices.Equal(v.Traffic, all()):
-		// All requests would reach numbers that nobody has judged.
+		// All requests would reach numbers that were never judged.
 		return end(s, seen, "others have given all requests to the latest Revision", true)
 	case !slices.Equal(v.Traffic, split(s.Stable, s.Percent())):
-		// The traffic is others' now; the template may still have numbers that nobody has judged.
+		// The traffic is others' now; the template may still have numbers that were never judged.
 		a := end(s, seen, fmt.Sprintf("others have changed the traffic: %s", show(v.Traffic)), false)
 		if a.Traffic = nil; a.Fields != nil {
 			a.State.Phase = RolledBack

@@ -15,7 +15,7 @@ import (
 // began it.
 const Annotation = v1alpha1.GroupName + "/concurrency"
 
-// A Phase is how far a Service is with the numbers that were learned.
+// A Phase is the progress of a Service towards the learned numbers.
 type Phase string
 
 // The phases.
@@ -77,7 +77,7 @@ type Worse struct {
 	Reason string    `json:"reason"`
 }
 
-// mostWorse is how many are remembered: an annotation is small.
+// mostWorse is the number that is remembered: an annotation is small.
 const mostWorse = 8
 
 // UnderWay reports whether something is written that has to be ended.
@@ -235,9 +235,9 @@ type Seen struct {
 
 // Timing of a canary.
 type Timing struct {
-	// Ready is how long a Revision may take to become ready.
+	// Ready is the longest time for a Revision to become ready.
 	Ready time.Duration
-	// Least is how long two Revisions are compared at least, Longest at most.
+	// Least and Longest bound the time for which two Revisions are compared.
 	Least, Longest time.Duration
 	// Pause between one and the next.
 	Pause time.Duration

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// A Stage is how far a Revision that lives is with a learned target.
+// A Stage is the progress of a live Revision towards a learned target.
 type Stage string
 
 // The stages.

@@ -32,7 +32,7 @@ type workload struct {
 const (
 	answered = .95 // of the rate, from which on all requests count as answered
 	busyFull = .85 // of the cpu, above which a backlog may hide in it
-	// The cpu per request of an alarm, of three minutes, counts as so many measurements.
+	// The cpu per request of an alarm, of three minutes, counts as this number of measurements.
 	freshPrior = 12
 	// Usage and rates count as of the same time within aligned, over windows of at most longest.
 	aligned, longest = 15 * time.Second, 90 * time.Second

@@ -116,7 +116,7 @@ func (a *Agent) steer(o *mpa.Observation, w *workload) {
 	}
 }
 
-// shape returns the number of pods, the factor for their cpu, and why.
+// shape returns the number of pods, the factor for their cpu, and the reason.
 func (a *Agent) shape(o *mpa.Observation, w *workload, work float64) (replicas int32, factor float64, why string) {
 	s, n := &a.s, o.Replicas
 	have := w.size * float64(n)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// An Engine moves requests through pods. It knows nothing of metrics or autoscaling.
+// An Engine moves requests through pods, independently of metrics and autoscaling.
 type Engine struct {
 	service *Service // prepared
 	rng     *rand.Rand
@@ -19,7 +19,7 @@ type Engine struct {
 
 	jobs  []job
 	free  []int32
-	pods  []*Pod    // by slot; nil = none
+	pods  []*Pod    // by slot; nil = no pod
 	next  []float64 // [slot] time of the next event; as many as a power of 2
 	tree  []int32   // [1] is the slot with the earliest event; see schedule
 	ready []int32   // slots that take requests

@@ -113,7 +113,7 @@ func (r *loadReader) time(row []string, column int, name string) (float64, error
 	return 0, r.errorf(column, name, row[column], "a time, as 2006-01-02 15:04:05")
 }
 
-// mostGap is how many minutes a trace may leave out at once: a month.
+// mostGap is the largest gap of a trace in minutes: a month.
 const mostGap = 31 * 24 * 60
 
 func (r *loadReader) minutes(count, most, period int) (Load, error) {

@@ -24,7 +24,7 @@ type Family struct {
 type Param struct {
 	Name              string
 	Default, Min, Max float64
-	// Share says that the default is a share of the length.
+	// Share: the default is a share of the length.
 	Share bool
 	Help  string // one line
 }
@@ -152,7 +152,7 @@ var families = []Family{
 	},
 }
 
-// Families returns the families that [Synthetic] knows.
+// Families returns the families of [Synthetic].
 func Families() []Family { return slices.Clone(families) }
 
 // Synthetic generates a load of a family, hours long. set overrides parameters by name. The

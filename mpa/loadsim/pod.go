@@ -5,8 +5,8 @@ import "math"
 // period of the CFS bandwidth controller, in seconds.
 const period = .1
 
-// look is how often the kernel checks whether a quota is spent: at the ticks of its timer,
-// 250 a second. What is overspent until then comes off the next period.
+// look is the interval at which the kernel checks whether a quota is spent: the tick of its timer,
+// 250 a second. Overspending until then is deducted from the next period.
 const look = .004
 
 // A Pod serves jobs by processor sharing: each of n jobs gets the same share of the cores,
@@ -76,7 +76,7 @@ func (p *Pod) refill(t float64) {
 	p.throttled = p.budget <= tiny
 }
 
-// tiny core-seconds count as none: a nanosecond, far above the rounding of long runs.
+// tiny core-seconds count as 0: a nanosecond, far above the rounding of long runs.
 const tiny = 1e-9
 
 // update computes the rate after a change.

@@ -23,7 +23,7 @@ func (f *fifo) pop() int32 {
 type event struct {
 	at     float64
 	job    int32
-	serial uint32 // of the job, to tell it from a later one in the same place
+	serial uint32 // of the job, to distinguish it from a later one in the same place
 }
 
 // eventHeap has the earliest event on top.

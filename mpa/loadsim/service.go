@@ -8,33 +8,34 @@ import (
 // A Service describes the requests and how its pods take them.
 type Service struct {
 	Segments []Segment
-	// Workers is how many requests a pod works on at once, 0 = any number; Queue how
-	// many wait there, below 0 = any number.
+	// Workers is the number of requests that a pod works on at once, 0 = any number; Queue
+	// the number that waits there, below 0 = any number.
 	Workers int
 	Queue   int
-	// Timeout of a try in seconds, 0 = none; Retries after it.
+	// Timeout of a try in seconds, 0 = no timeout; Retries after it.
 	Timeout float64
 	Retries int
-	// Late is the latency in seconds above which an answer counts as late; 0 = none does.
+	// Late is the latency in seconds above which an answer counts as late; 0 = no answer
+	// does.
 	Late float64
 	// Balance of requests over pods: "two" (the better of two at random, the default)
 	// or "random".
 	Balance string
-	// Parallelism is how many cores a pod can use at once; 0 = 8.
+	// Parallelism is the number of cores that a pod can use at once; 0 = 8.
 	Parallelism float64
-	// Quantum is how long a request computes, in seconds, before others have their turn:
-	// 10 to 20 ms in a Go program. 0 = the processor is shared evenly at all times.
+	// Quantum is the time, in seconds, for which a request computes before others have their
+	// turn: 10 to 20 ms in a Go program. 0 = the processor is shared evenly at all times.
 	Quantum float64
 	// Wake is the extra cpu in core-seconds of a request to an idle pod.
 	Wake float64
 	// Contention κ: each other request inside a pod makes the cpu of a request larger by this
 	// share, D (1 + κ (n − 1)).
 	Contention float64
-	// Front is how many requests wait before all pods while none has room, first come, first
-	// served; pods then have no queues. 0 = there is no such queue.
+	// Front is the number of requests that wait before all pods while no pod has room, first
+	// come, first served; pods then have no queues. 0 = there is no such queue.
 	Front int
-	// Clients send requests in closed loop, besides those that arrive at a rate: each sends
-	// its next one when Think has passed since its last one ended.
+	// Clients send requests in closed loop, in addition to those that arrive at a rate: each
+	// sends its next one when Think has passed since its last one ended.
 	Clients int
 	Think   Dist
 
@@ -106,7 +107,7 @@ func (s *Service) WaitPerRequest() float64 {
 	return sum
 }
 
-// NewPod makes a pod of the service with a quota in cores, 0 = none.
+// NewPod makes a pod of the service with a quota in cores, 0 = no quota.
 func (s *Service) NewPod(quota float64) Pod {
 	return Pod{Cores: s.Cores(), Quota: quota, Workers: s.Workers, Quantum: s.Quantum}
 }

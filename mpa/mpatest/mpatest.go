@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// Begin is when tests begin.
+// Begin is the begin of tests.
 var Begin = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 
 // Size and Use of a pod.

@@ -29,11 +29,11 @@ type Agent struct {
 	recalled         *mpa.Learning
 }
 
-// state is what an agent remembers beside its two agents.
+// state is the memory of an agent in addition to that of its two agents.
 type state struct {
 	Progress
 	Begin mpa.LearningPhase `json:"begin"`
-	// Answered is when the candidate last had an opinion.
+	// Answered is the time of the candidate's last opinion.
 	Answered time.Time `json:"spoke,omitzero"`
 	Window   Window    `json:"window"`
 }
@@ -64,11 +64,11 @@ func (a *Agent) Place(p Progress) error {
 // Rules returns the agent of the rules.
 func (a *Agent) Rules() mpa.Agent { return a.rules }
 
-// Active reports whether the rules gave the last answer because an acting candidate had
-// none.
+// Active reports whether the rules gave the last answer because an acting candidate had no
+// opinion.
 func (a *Agent) Active() bool { return a.silent }
 
-// Recall tells what a journal has of the next observation's recommendation, so that its
+// Recall passes the journal's record of the next observation's recommendation, so that its
 // verdict is taken from there and not simulated again.
 func (a *Agent) Recall(l *mpa.Learning) { a.recalled = l }
 

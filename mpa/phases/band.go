@@ -11,16 +11,16 @@ import (
 const (
 	// band is by how much of the rules' capacity a candidate may differ in OnlineTraining.
 	band = .5
-	// mostWork × the work is the most that rules can make a candidate take: rules may ask for
-	// ever more pods where pods do not help. It is a little below the 1.6 that no agent may
-	// exceed, since the work is an estimate.
+	// mostWork × the work is the largest capacity that rules can impose on a candidate: rules
+	// may request ever more pods that do not help. It is a little below the 1.6 that no agent
+	// may exceed, since the work is an estimate.
 	mostWork = 1.5
 )
 
-// banded bounds a candidate's recommendation to the band around the capacity that the rules
-// want. Where the rules want nothing, the present capacity counts, and nothing shrinks.
-// Memory is only bounded from below: less of it than a candidate asks for kills. work is the
-// cores that the load needs, 0 = not known.
+// banded bounds a candidate's recommendation to the band around the capacity by the rules. If
+// the rules have no opinion, the present capacity counts, and nothing shrinks. Memory is only
+// bounded from below: less than the candidate's request kills. work is the cores that the
+// load needs, 0 = unknown.
 func banded(o *mpa.Observation, t *mpa.Target, candidate, rules mpa.Recommendation, work float64) mpa.Recommendation {
 	requests := o.Requests(t)
 	if requests == nil || !opinion(&candidate) {

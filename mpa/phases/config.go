@@ -12,8 +12,8 @@ func (w Window) With(o *mpa.Observation, t *mpa.Target, window time.Duration) Wi
 	return w.with(o, t, window)
 }
 
-// Config returns the simulation of the workload as a window that ends now shows it. It fails
-// where that does not tell the rate or the cpu of a request.
+// Config returns the simulation of the workload by a window that ends now. It fails if the
+// window lacks the rate or the cpu of a request.
 func (w Window) Config(now time.Time, window time.Duration, t *mpa.Target) (sim.Config, error) {
 	return w.config(now, window, t, mpa.DefaultGuards())
 }

@@ -27,7 +27,7 @@ const (
 	mostRequests = 2e6
 	// unloaded is the quantile of latency that is taken for that of a single request.
 	unloaded = .25
-	// leastWorkers of a pod: how many there are is not known.
+	// leastWorkers of a pod: their real number is unknown.
 	leastWorkers = 16
 )
 
@@ -126,7 +126,7 @@ func (w Window) config(now time.Time, window time.Duration, t *mpa.Target, g mpa
 	load.PerSec = append(slices.Repeat(load.PerSec[:1], int(warmup/step)), load.PerSec...)
 	site := sim.DefaultSite()
 	for i := range site.Nodes {
-		site.Nodes[i] = mpa.Resources{CPU: 1e9, Memory: 1 << 50} // that a node is full is not known
+		site.Nodes[i] = mpa.Resources{CPU: 1e9, Memory: 1 << 50} // the use of nodes is unknown
 	}
 	return sim.Config{
 		App: app, Load: load, Seconds: (warmup + window).Seconds(), Warmup: warmup.Seconds(), Guards: g, Site: site,
@@ -168,7 +168,7 @@ func (w Window) app(t *mpa.Target) (sim.App, error) {
 		all.Min, all.Max = all.Min.Add(c.Min), all.Max.Add(c.Max)
 		all.CPU, all.Memory = all.CPU && c.CPU, all.Memory && c.Memory
 	}
-	for _, c := range t.Containers { // without a limit of one there is none of all
+	for _, c := range t.Containers { // one container without a limit means no limit of all
 		if c.Max.CPU == 0 {
 			all.Max.CPU = 0
 		}

@@ -15,7 +15,7 @@ type Settings struct {
 	Begin mpa.LearningPhase `json:"begin"`
 	// Window whose load judges, and the least time before the next phase.
 	Window time.Duration `json:"windowNanoseconds"`
-	// Withdrawn: the candidate's policy is gone. It acts only if it is already serving.
+	// Withdrawn: the candidate's policy was deleted. It acts only if it is already serving.
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
@@ -38,22 +38,22 @@ func (s *Settings) Validate() error {
 
 const (
 	// The candidate's objective ÷ that of the rules (R1 and R2 of AWARE): up to forward it
-	// may go on, above back it goes back.
+	// may advance, above back it is moved back.
 	forward, back = 1.02, 1.1
 	// judgings of a window: it slides by a third.
 	judgings = 3
 )
 
-// A Progress is where a candidate is.
+// A Progress is the position of a candidate in its phases.
 type Progress struct {
 	Phase mpa.LearningPhase `json:"phase"`
-	// Since is when the phase began.
+	// Since is the begin of the phase.
 	Since time.Time `json:"since,omitzero"`
 	// Changes of the phase so far: of two states of a candidate, that with more is the later.
 	Changes int64 `json:"changes,omitempty"`
-	// Judged is when the last verdict was due.
+	// Judged is the time at which the last verdict was due.
 	Judged time.Time `json:"judged,omitzero"`
-	// Verdict is the last one; nil = none yet.
+	// Verdict is the last one; nil = no verdict yet.
 	Verdict *mpa.Verdict `json:"verdict,omitempty"`
 }
 
@@ -85,7 +85,7 @@ func (s *Settings) table() (t phase.Table[mpa.LearningPhase]) {
 	return t
 }
 
-// worse reports whether a verdict sends a candidate back. What is not a number is worse.
+// worse reports whether a verdict moves a candidate back. NaN counts as worse.
 func worse(v *mpa.Verdict) bool {
 	return !(v.Candidate <= back*v.Rules) || v.CandidateBroken > v.RulesBroken
 }

@@ -18,7 +18,7 @@ const (
 	answered = .95
 )
 
-// A Window is what was observed for some time, in steps of equal length.
+// A Window holds the observations of some time, in steps of equal length.
 type Window []Sample
 
 // A Sample is the last observation of a step with a rate.
@@ -26,13 +26,13 @@ type Sample struct {
 	Time time.Time `json:"time"`
 	// Rate of requests per second.
 	Rate float64 `json:"rate"`
-	// Cores in use, and seconds of latency at the promised percentile; 0 = not known, or
-	// the promise was not kept or not all was answered.
+	// Cores in use, and seconds of latency at the promised percentile; 0 = unknown, or the
+	// promise was not kept or not all was answered.
 	Cores   float64 `json:"cores,omitempty"`
 	Latency float64 `json:"latency,omitempty"`
 	// Memory is the largest of a pod.
 	Memory int64 `json:"memory,omitempty"`
-	// Replicas, and what each of them requests in all sized containers.
+	// Replicas, and the request of each of them in all sized containers.
 	Replicas int32         `json:"replicas"`
 	Request  mpa.Resources `json:"request"`
 }
@@ -43,7 +43,7 @@ func space(window time.Duration) time.Duration { return max(leastSpace, window/s
 // with returns the window with an observation, and without those from before it.
 func (w Window) with(o *mpa.Observation, t *mpa.Target, window time.Duration) Window {
 	requests := o.Requests(t)
-	// What is not a number or negative is not known.
+	// NaN and negative rates count as unknown.
 	if requests == nil || !o.Rate.Known(o.Time, maxAge) || !(o.Rate.Value >= 0 && o.Rate.Value < 1e9) {
 		return w
 	}
@@ -88,7 +88,7 @@ func (w Window) with(o *mpa.Observation, t *mpa.Target, window time.Duration) Wi
 	return slices.Delete(w, 0, old)
 }
 
-// work returns the cores that the window's highest rate needs, 0 = not known.
+// work returns the cores that the window's highest rate needs, 0 = unknown.
 func (w Window) work() float64 {
 	var each []float64
 	most := 0.0

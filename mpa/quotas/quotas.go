@@ -1,5 +1,5 @@
-// Package quotas decides which ResourceQuotas count a pod and what they have left for it, by
-// the API server's own functions. It reads nothing from a cluster.
+// Package quotas decides which ResourceQuotas count a pod and the remainder they have for it,
+// by the API server's own functions. It reads nothing from a cluster.
 package quotas
 
 import (
@@ -19,8 +19,8 @@ func Selects(q *v1.ResourceQuota, pod *v1.Pod) bool {
 	return ok || err != nil
 }
 
-// Exceeded reports whether a change of a pod that is to be created asks for more than a quota
-// has left.
+// Exceeded reports whether a change of a pod that is to be created requests more than the
+// remainder of a quota.
 func Exceeded(before, after *v1.Pod, q *v1.ResourceQuota) bool {
 	if !Selects(q, after) {
 		return false

@@ -1,7 +1,7 @@
-// Package reach tells whether API servers reach the webhook that sizes new pods. Where they do
-// not, pods start all the same, and the webhook hears nothing of it. So the recommender creates a
-// ConfigMap in a dry run, which only the API server sees, and the webhook marks it on the same
-// way on which it is asked for pods.
+// Package reach checks whether API servers reach the webhook that sizes new pods. If they do not,
+// pods start all the same, and the webhook cannot notice it. So the recommender creates a
+// ConfigMap in a dry run, which only the API server receives, and the webhook marks it on the
+// same path on which it receives pods.
 package reach
 
 import (
@@ -25,8 +25,8 @@ import (
 const (
 	// Path of the webhook that marks a probe.
 	Path = "/probe"
-	// patience is how many probes in a row have no answer before the webhook counts as not reached:
-	// replicas start, and certificates change.
+	// patience is the number of probes in a row without an answer after which the webhook counts as
+	// not reached: replicas start, and certificates change.
 	patience = 3
 	// limit of a probe. An API server waits for two seconds for the webhook.
 	limit = 10 * time.Second
@@ -50,7 +50,7 @@ func Mark(_ context.Context, request admission.Request) admission.Response {
 	return admission.PatchResponseFromRaw(request.Object.Raw, raw)
 }
 
-// A Prober asks every so often. One process of several does.
+// A Prober probes at an interval. One process of several does.
 type Prober struct {
 	client    client.Client
 	namespace string
@@ -82,7 +82,7 @@ func (p *Prober) Start(ctx context.Context) error {
 	}
 }
 
-// Probe asks once.
+// Probe probes once.
 func (p *Prober) Probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -91,7 +91,7 @@ func (p *Prober) Probe(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case err != nil: // nothing is known of the webhook
+	case err != nil: // the webhook's state is unknown
 		log.FromContext(ctx).V(1).Info("The webhook cannot be probed", "why", err.Error())
 		return
 	case probe.Annotations[v1alpha1.ProbeMark] != "":
@@ -106,7 +106,7 @@ func (p *Prober) Probe(ctx context.Context) {
 	}
 }
 
-// Reached reports whether the webhook is reached, if that is known, or why not.
+// Reached reports whether the webhook is reached, if known, or the reason that it is not.
 func (p *Prober) Reached() (reached, known bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

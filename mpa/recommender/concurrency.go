@@ -26,7 +26,7 @@ func limitSpecOf(o *v1alpha1.MultidimPodAutoscaler) *agents.LimitSpec {
 	return &agents.LimitSpec{Learner: c.Learner, Min: c.Min, Max: c.Max, Initial: c.Initial, MemoryShare: c.MemoryShare}
 }
 
-// limitEnded returns why the updater writes no limit any more; empty = it does.
+// limitEnded returns the reason that the updater writes no limit any more; empty = it does.
 func limitEnded(o *v1alpha1.MultidimPodAutoscaler) string {
 	if a := o.Status.Actuation; a != nil && a.Limit != nil {
 		return a.Limit.Ended
@@ -126,7 +126,7 @@ func durations(i capacity.Interval) *v1alpha1.DurationRange {
 	return &v1alpha1.DurationRange{Value: rounded(i.Value), Low: rounded(i.Low), High: rounded(i.High)}
 }
 
-// withhold finds out whether the limit of an object may be applied; a new reason why not is an event.
+// withhold checks whether the limit of an object may be applied; a new reason against it is an event.
 func (r *reconciler) withhold(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload) error {
 	before := s.withheld
 	why, err := r.oneService(ctx, o, w)

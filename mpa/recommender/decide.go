@@ -39,7 +39,7 @@ type object struct {
 
 	alarm      journal.Alarm              // the last
 	retraining *v1alpha1.RetrainingStatus // as the status has it or will have it; never nil once prepared
-	refusedJob string                     // why the last could not be made; empty = it could
+	refusedJob string                     // reason that the last could not be made; empty = it could
 	again      time.Time                  // when that is tried again
 
 	recommendation *v1alpha1.Recommendation // the last written

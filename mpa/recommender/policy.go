@@ -115,7 +115,7 @@ func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutos
 // defaultFallback decides where the algorithm learned cannot and the spec names no fallback.
 const defaultFallback = "hpa+vpa"
 
-// readPolicy loads a policy if it has changed, or returns why it cannot decide.
+// readPolicy loads a policy if it has changed, or returns the reason that it cannot decide.
 func (r *reconciler) readPolicy(ctx context.Context, name string, s *object) (reason string, err error) {
 	if name == "" {
 		return "PolicyMissing", errors.New("spec.recommender.policy: the algorithm learned needs a ScalingPolicy")

@@ -155,9 +155,9 @@ func (o *Options) set(s *journal.Setup) {
 }
 
 const (
-	// askFor is how long an observation may take.
+	// askFor is the timeout of an observation.
 	askFor = 5 * time.Second
-	// writeFor is how long a write may take.
+	// writeFor is the timeout of a write.
 	writeFor = 10 * time.Second
 	// soon is the wait before an object is reconciled again for which Prometheus was busy, or
 	// that another writer changed.

@@ -31,7 +31,7 @@ func refuse(reason, format string, args ...any) *refusal {
 	return &refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// target returns the workload, or why the object is refused.
+// target returns the workload, or the reason that the object is refused.
 func (r *reconciler) target(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) (*target.Workload, *refusal, error) {
 	ref := o.Spec.ScaleTargetRef
 	if ref.Knative() {
@@ -186,9 +186,9 @@ type vpas struct {
 var vpaKind = schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"}
 
 const (
-	// lookEvery is how often the API server is asked for the kind.
+	// lookEvery is the interval at which the API server is queried for the kind.
 	lookEvery = 30 * time.Second
-	// listFor is how long the first list may take.
+	// listFor is the timeout of the first list.
 	listFor = 10 * time.Second
 )
 

@@ -289,7 +289,7 @@ func JSON(w io.Writer, c *Comparison) error {
 	return e.Encode(c)
 }
 
-// MarshalJSON writes null for a mean of nothing.
+// MarshalJSON writes null for a mean of no values.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Mean sheet.Number `json:"mean"`
@@ -297,7 +297,7 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 	}{sheet.Number(e.Mean), sheet.Number(e.Half)})
 }
 
-// MarshalJSON adds the seed and the cost, and writes null for percentiles of nothing.
+// MarshalJSON adds the seed and the cost, and writes null for percentiles of no values.
 func (r Run) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Seed uint64       `json:"seed"`

@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// data is what the page says, for programs.
+// data is the content of the page, for programs.
 func (c *Comparison) data() sheet.Data {
 	t, a := &c.Trace, &c.App
 	part := sheet.DataPart{Name: a.Name + " on " + t.Name, Rows: []sheet.DataRow{}, Inputs: map[string]string{

@@ -48,7 +48,7 @@ type agentPart struct {
 	Charts            []sheet.Chart
 }
 
-// nothing stands for a value that does not exist.
+// nothing is a value that does not exist.
 var nothing = math.NaN()
 
 func (c *Comparison) page() page {
@@ -163,7 +163,7 @@ func (c *Comparison) table() sheet.Table {
 	return t
 }
 
-// lowestShare is where the axis of violations begins, in per cent.
+// lowestShare is the begin of the axis of violations, in per cent.
 const lowestShare = .001
 
 func (c *Comparison) scatter() *sheet.Chart {

@@ -41,7 +41,7 @@ func (c *Comparison) oracleNote(limit *Agent) []string {
 // allowed is the share of requests that may be late or lost, in per cent.
 func (c *Comparison) allowed() float64 { return math.Round(1e6*(100-c.App.Percentile)) / 1e6 }
 
-// lostText says in how many runs a percentile is lost.
+// lostText describes in how many runs a percentile is lost.
 func (a *Agent) lostText(m *measure) string {
 	n := 0
 	for i := range a.Runs {
@@ -55,8 +55,8 @@ func (a *Agent) lostText(m *measure) string {
 	return fmt.Sprintf("lost in %d of %d", n, len(a.Runs))
 }
 
-// over says why a figure of an agent is over the promise; "" = it is not, or is none that has a
-// limit.
+// over returns the reason that a figure of an agent is over the promise; "" = it is not, or has
+// no limit.
 func (c *Comparison) over(a *Agent, m *measure) string {
 	switch m.name {
 	case "violating_percent":
@@ -73,7 +73,7 @@ func (c *Comparison) over(a *Agent, m *measure) string {
 }
 
 // object returns a MultidimPodAutoscaler for the cheapest agent that keeps the promise and runs in a
-// cluster, and that agent; "" = there is none.
+// cluster, and that agent; "" = no such agent.
 func (c *Comparison) object() (text string, agent *Agent) {
 	agent = c.cheapest(func(name string) bool { return recommender(name) != "" })
 	t := &c.App.Target
@@ -122,7 +122,7 @@ spec:
 	return b.String(), agent
 }
 
-// recommender is what an object says of an agent, after its brace; "" = no cluster has the agent.
+// recommender is an agent's part of an object, after its brace; "" = no cluster has the agent.
 func recommender(name string) string {
 	if slices.Contains(agents.Names(), name) {
 		return "algorithm: " + name + "}"

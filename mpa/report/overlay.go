@@ -40,7 +40,7 @@ func (a *Agent) over() []sheet.Span {
 	return sheet.Spans(times, 60)
 }
 
-// marks returns what happened to an agent's pods, at the values of a line.
+// marks returns the events of an agent's pods, at the values of a line.
 func (a *Agent) marks(kind string, count func(*sim.Minute) int, value func(*sim.Minute) float64) []sheet.Mark {
 	var list []sheet.Mark
 	for i := range a.Minutes {

@@ -9,15 +9,17 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 )
 
-// clairvoyant agents know the load in advance and do not compete with the others.
+// clairvoyant agents are given the load in advance and do not compete with the others.
 var clairvoyant = []string{Limit, "static-p99"}
 
-// best returns the cheapest agent that is not clairvoyant and keeps the promise; nil = none does.
+// best returns the cheapest agent that is not clairvoyant and keeps the promise; nil = no agent
+// does.
 func (c *Comparison) best() *Agent {
 	return c.cheapest(func(name string) bool { return !slices.Contains(clairvoyant, name) })
 }
 
-// cheapest returns the cheapest agent of some names that keeps the promise; nil = none does.
+// cheapest returns the cheapest agent of some names that keeps the promise; nil = no agent
+// does.
 // hpa+vpa stays unless another is cheaper by half a per cent.
 func (c *Comparison) cheapest(of func(name string) bool) *Agent {
 	const margin = .995
@@ -46,9 +48,9 @@ func (c *Comparison) closest() *Agent {
 	return closest
 }
 
-// Summary returns one sentence: the cost of the cheapest agent that keeps the promise beside that of
-// hpa+vpa, the share of requests that each violates, and how much of the gap to the oracle it
-// closes. An agent that breaks the promise has no saving; where all do, it names the closest.
+// Summary returns one sentence: the cost of the cheapest agent that keeps the promise next to that
+// of hpa+vpa, the share of requests that each violates, and how much of the gap to the oracle it
+// closes. An agent that breaks the promise has no saving; if all do, it names the closest.
 func (c *Comparison) Summary() string {
 	base, limit, best := c.agent(Baseline), c.agent(Limit), c.best()
 	unit := " (core-hours + GiB-hours ÷ 8)"
@@ -86,7 +88,7 @@ func (c *Comparison) Summary() string {
 	return s + c.oracle(limit) + "."
 }
 
-// noAgent is the sentence where none keeps the promise.
+// noAgent is the sentence if no agent keeps the promise.
 func (c *Comparison) noAgent(limit *Agent) string {
 	s := "No agent"
 	if limit != nil && c.kept(limit) {

@@ -1,5 +1,5 @@
-// Package retraining is what a recommender and the Jobs that train policies for it agree on:
-// how a Job is made of its template, and what it says when it ends.
+// Package retraining is the contract between a recommender and the Jobs that train policies
+// for it: the Job made from a template, and its result.
 package retraining
 
 import (
@@ -28,18 +28,18 @@ const (
 	mostSeconds = 2 * 60 * 60
 )
 
-// A Request says for which object a policy is to be trained.
+// A Request names the object for which a policy is to be trained.
 type Request struct {
 	Object types.NamespacedName
 	UID    types.UID
-	// Alarm is when the object's workload was seen to change.
+	// Alarm is the time at which the change of the object's workload was detected.
 	Alarm time.Time
 	// Policy is the name in the object's spec, Serving the file of the policy that serves.
 	Policy  string
 	Serving []byte
 }
 
-// Name of the Job. It is the same for the same alarm, so that nobody makes two.
+// Name of the Job. It is the same for the same alarm, so that no second one is made.
 func (q *Request) Name() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", q.UID, q.Alarm.UnixMicro()))
 	return fmt.Sprintf("sigma-mpa-retraining-%x", sum[:5])
@@ -69,15 +69,14 @@ func (q *Request) Job(template *batchv1.CronJob) (*batchv1.Job, error) {
 // escaped keeps the kubelet from replacing $(NAME) in a variable.
 func escaped(data []byte) string { return strings.ReplaceAll(string(data), "$", "$$") }
 
-// A Result is what a training says when it ends, as JSON in the termination message of its
-// container.
+// A Result is the outcome of a training, as JSON in the termination message of its container.
 type Result struct {
-	// Policy is the ScalingPolicy that it has created; empty = what was found is not better
-	// than what serves.
+	// Policy is the ScalingPolicy that it has created; empty = the best one found is not
+	// better than the one that serves.
 	Policy string `json:"policy,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	// Pieces of the journal on which both were judged: their costs ÷ that of hpa+vpa, and on
-	// how many the promise was kept.
+	// Pieces of the journal on which both were judged: their costs ÷ that of hpa+vpa, and the
+	// number of pieces on which the promise was kept.
 	Pieces     int     `json:"pieces"`
 	FoundCost  float64 `json:"foundCost"`
 	ServesCost float64 `json:"servesCost"`
@@ -106,10 +105,11 @@ func parse(text string) (*Result, error) {
 	return r, nil
 }
 
-// ErrTimedOut says that a Job was ended because it took too long.
+// ErrTimedOut means that a Job was ended because it took too long.
 var ErrTimedOut = errors.New("it took too long")
 
-// End returns the result of a Job that has ended, or why it has none; neither = it runs.
+// End returns the result of a Job that has ended, or the reason that it has none; neither =
+// it runs.
 func End(job *batchv1.Job, pods []corev1.Pod) (*Result, error) {
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
@@ -137,7 +137,7 @@ func End(job *batchv1.Job, pods []corev1.Pod) (*Result, error) {
 	return nil, nil
 }
 
-// last returns what the first container of a pod said when it ended, and its exit code.
+// last returns the termination message of the first container of a pod, and its exit code.
 func last(p *corev1.Pod) (text string, code int32, ok bool) {
 	if len(p.Status.ContainerStatuses) == 0 {
 		return "", 0, false

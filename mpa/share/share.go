@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// turnedAwayFor is how long a namespace that was turned away counts as one that wants a place.
+	// turnedAwayFor is the time for which a namespace that was turned away counts as waiting for a
+	// place.
 	turnedAwayFor = 3 * time.Second
 	// later is the wait before an object is tried again that was turned away.
 	later = time.Second
@@ -30,8 +31,8 @@ type Places struct {
 	turned map[string]time.Time // when a namespace was turned away last
 }
 
-// New returns so many places, with shares as if there were spare more namespaces, whose first places stay free. It is 0 where
-// those who are turned away come back by themselves, and 1 where they queue behind all others.
+// New returns most places, with shares as if there were spare more namespaces, whose first places stay free. spare is
+// 0 if those who are turned away retry by themselves, and 1 if they queue behind all others.
 func New(most, spare int, now func() time.Time) *Places {
 	return &Places{most: max(1, most), spare: spare, now: now, taken: map[string]int{}, turned: map[string]time.Time{}}
 }
@@ -72,14 +73,14 @@ func (p *Places) Leave(namespace string) {
 	}
 }
 
-// Taken is how many places a namespace has.
+// Taken is the number of places of a namespace.
 func (p *Places) Taken(namespace string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken[namespace]
 }
 
-// All is how many places are taken.
+// All is the number of places taken.
 func (p *Places) All() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,5 +100,5 @@ func Reconciler(next reconcile.Reconciler, workers int, now func() time.Time) re
 	})
 }
 
-// Workers is how many workers a controller has of which one namespace may have some.
+// Workers is the number of workers of a controller of which one namespace may have ofOne.
 func Workers(ofOne int) int { return 2 * ofOne }

@@ -2,13 +2,13 @@
 //
 // The gate is a native sidecar: it starts before the containers and ends after them. It takes the
 // name of the port, and the container keeps the number. So a Service whose targetPort is the name
-// leads to the gate in pods that have one and past it in pods that have none, and needs no change
-// in either direction. Probes and hooks go to the container by number.
+// leads to the gate in pods with one and to the container in pods without, and needs no change
+// in either direction. Probes and hooks reach the container by number.
 //
-// A sidecar hears of the pod's end only when the containers have ended. So the container gets a
-// hook before its end that waits at the gate until no request is inside, as Knative's does. It
-// takes the place of a sleep, and waits at least as long. The gate takes it for the pod's end by a token,
-// which is in the pod's spec and nowhere else.
+// A sidecar is notified of the pod's end only after the containers have ended. So the container gets a
+// hook before its end that waits at the gate until no request is inside, as Knative's does. It replaces a
+// sleep, and waits at least as long. The gate recognises the pod's end by a token, which is in the pod's
+// spec and nowhere else.
 //
 // The gate reaches the container at the pod's own address, as a Service does.
 package sidecar
@@ -43,10 +43,10 @@ const (
 	requests, admin, metrics = 9900, 9901, 9902
 	// user is an account that no image needs to have.
 	user = 65532
-	// mostLinger is how long the gate waits at most for Services to notice the pod's end. That does
+	// mostLinger is the longest wait of the gate for Services to notice the pod's end. That does
 	// not grow with the pod's grace, and a container that its liveness probe restarts waits too.
 	mostLinger = 10 * time.Second
-	// mostDrain is how long it waits at most for requests to end, for the same reason.
+	// mostDrain is its longest wait for requests to end, for the same reason.
 	mostDrain = time.Minute
 	// podIP is the variable with the pod's own address.
 	podIP = "POD_IP"
@@ -54,7 +54,7 @@ const (
 	drainToken = "SIGMA_DRAIN_TOKEN"
 )
 
-// Refused says why a pod gets no gate.
+// Refused is the reason that a pod gets no gate.
 type Refused struct {
 	Reason  string // one word in CamelCase
 	Message string // with the field of the pod or of the object
@@ -68,15 +68,16 @@ func Refuse(reason, format string, args ...any) *Refused {
 	return &Refused{reason, fmt.Sprintf(format, args...)}
 }
 
-// A Place is a port of a pod that a gate can stand before.
+// A Place is a port of a pod before which a gate can be put.
 type Place struct {
 	name            string
 	container, port int // indices in spec.containers and its ports
 	number          int32
-	linger          time.Duration // how long Services have to notice the pod's end
+	linger          time.Duration // time for Services to notice the pod's end
 }
 
-// Find returns the port of that name, or why no gate can stand before it: a [*Refused].
+// Find returns the port of that name, or the reason that no gate can be put before it: a
+// [*Refused].
 func Find(spec *corev1.PodSpec, name string) (*Place, error) {
 	var place *Place
 	for i := range spec.Containers {
@@ -130,7 +131,7 @@ func Find(spec *corev1.PodSpec, name string) (*Place, error) {
 	return place, place.end(spec)
 }
 
-// plain refuses a port that is said to have TLS, which the gate does not speak.
+// plain refuses a port with TLS by its name or probes, which the gate does not support.
 func (p *Place) plain(app *corev1.Container) error {
 	for part := range strings.SplitSeq(p.name, "-") {
 		if part == "tls" || part == "ssl" || strings.HasPrefix(part, "https") {
@@ -148,7 +149,7 @@ func (p *Place) plain(app *corev1.Container) error {
 	return nil
 }
 
-// end sets how long Services have to notice the pod's end: as long as the container sleeps by a
+// end sets the time for Services to notice the pod's end: as long as the container sleeps by a
 // hook of its own, or a tenth of the pod's grace.
 func (p *Place) end(spec *corev1.PodSpec) error {
 	p.linger = min(podspec.Grace(spec)/10, mostLinger)
@@ -165,7 +166,7 @@ func (p *Place) end(spec *corev1.PodSpec) error {
 }
 
 // Before returns the name of the port before which a pod has a gate of the webhook, "" if it has
-// none.
+// no gate.
 func Before(pod *corev1.Pod) string {
 	if pod.Annotations[v1alpha1.AnnotationGate] == "" {
 		return ""
@@ -189,8 +190,8 @@ func Has(pod *corev1.Pod) bool {
 }
 
 // Add puts a gate of that image into the pod whose spec the place is of. The token is the identity of its
-// hook: a random one for each pod. The pod is its JSON, decoded, so that fields which this program does
-// not know stay.
+// hook: a random one for each pod. The pod is its JSON, decoded, so that fields which this program
+// lacks stay.
 func (p *Place) Add(pod map[string]any, spec *corev1.PodSpec, image, token string) error {
 	app := &spec.Containers[p.container]
 	containers, _, err := unstructured.NestedSlice(pod, "spec", "containers")
@@ -232,7 +233,7 @@ func (p *Place) Add(pod map[string]any, spec *corev1.PodSpec, image, token strin
 	return unstructured.SetNestedField(pod, p.String(app.Name), "metadata", "annotations", v1alpha1.AnnotationGate)
 }
 
-// String says what is done to a container.
+// String describes the change of a container.
 func (p *Place) String(container string) string {
 	return fmt.Sprintf("port %s of container %s is %d of %s, before %d", p.name, container, requests, Name, p.number)
 }
@@ -253,8 +254,8 @@ func (p *Place) byNumber(container map[string]any) error {
 	return nil
 }
 
-// gate returns the container. Of what Services leave of the pod's grace, requests have at most half
-// to end, and the containers the rest.
+// gate returns the container. Of the pod's grace after the linger for Services, requests have at
+// most half to end, and the containers the rest.
 func (p *Place) gate(spec *corev1.PodSpec, image, token string) corev1.Container {
 	drain := min((podspec.Grace(spec)-p.linger)/2, mostDrain)
 	resources := corev1.ResourceRequirements{

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// An App is the workload: its requests, its pods, and what it promises.
+// An App is the workload: its requests, its pods, and its promise.
 type App struct {
 	Name string
 	loadsim.Service
@@ -27,16 +27,16 @@ type Memory struct {
 	CachePerRequest float64
 	CacheMax        float64
 	LeakPerRequest  float64
-	// Collector says that a runtime lets garbage lie while there is room, and collects it
-	// harder as what it has to keep nears the limit.
+	// Collector: a runtime keeps garbage while there is room, and collects it harder as its
+	// live memory nears the limit.
 	Collector bool
 }
 
-// What a Go program did whose GOMEMLIMIT was .79 of its memory limit: garbage lies up to
-// there, and a request took 1.5 ms of cpu far from the limit and 3.8 ms near it.
+// Measured on a Go program whose GOMEMLIMIT was .79 of its memory limit: garbage is kept up
+// to that, and a request took 1.5 ms of cpu far from the limit and 3.8 ms near it.
 const (
 	collectorTarget  = .79
-	collectorGarbage = .4 // of what is kept, where there is room
+	collectorGarbage = .4 // of the live memory, while there is room
 	collectorFrom    = .6 // of the limit, from which on collecting costs
 	collectorSpan    = .3
 	collectorCosts   = 1.5 // times the cpu of a request, more

@@ -9,8 +9,9 @@ const (
 )
 
 // Told returns the largest mean rates of the load in the next minutes, for the agent
-// "foresight": within the time that new pods need, and within that for which a shrink
-// should hold. It is what knowing the future adds to an agent, and no bound.
+// "foresight", a clairvoyant baseline: within the time that new pods need, and within that
+// for which a shrink should hold. The agent shows the gain from knowing the future, and is no
+// bound.
 func (c *Config) Told(now time.Time) (soon, later float64) {
 	begin := now.Sub(epoch).Seconds()
 	for t := begin; t <= begin+toldLater; {

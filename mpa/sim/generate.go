@@ -98,7 +98,7 @@ func pieceOf(whole loadsim.Load) func(rng *rand.Rand) (loadsim.Load, error) {
 }
 
 // Generate returns the scenario of a seed. It refuses seeds of the other side. An
-// application whose first pod fits no node costs nothing and keeps nothing, for every
+// application whose first pod fits no node costs 0 and keeps no promise, for every
 // agent: it is drawn again.
 func (g *Generator) Generate(seed uint64) (Scenario, error) {
 	if test := seed >= FirstTestSeed; test != (g.side == "test") {
@@ -159,7 +159,7 @@ func (g *Generator) app(rng *rand.Rand, name string, peak float64) (App, error) 
 	pods := 2 + 3*rng.Float64()
 	app.Request.CPU = 50 * int64(math.Ceil(1000*cores/pods/.55/50))
 	app.Replicas = max(2, int32(math.Ceil(pods*uniform(rng, .5, 1))))
-	// Workers never are what all agents lack: twice the requests of the peak.
+	// Workers are never the bottleneck of all agents: twice the requests of the peak.
 	inside := peak * (app.CPUPerRequest() + app.WaitPerRequest()) / pods
 	app.Workers = max([]int{8, 12, 16, 24, 32, 48, 64}[rng.IntN(7)], int(math.Ceil(2*inside)))
 	app.Target.SLO.Latency = uniform(rng, 1.4, 3) * unloaded(rng, &app)

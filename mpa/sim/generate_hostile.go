@@ -10,7 +10,7 @@ import (
 // hostileStream is the stream of random numbers that make a scenario hostile.
 const hostileStream = 0x6e7
 
-// hostilities are what is done to a scenario to make it hostile, in turn by seed.
+// hostilities are the changes that make a scenario hostile, in turn by seed.
 var hostilities = []struct {
 	name string
 	do   func(rng *rand.Rand, s *Scenario)
@@ -57,7 +57,7 @@ var hostilities = []struct {
 		site.Lag = uniform(rng, 45, 180)
 		s.Site = &site
 	}},
-	// A try that is given up takes the pods' time, and comes again up to four times.
+	// A try that is given up takes the pods' time, and is repeated up to four times.
 	{"retries", func(rng *rand.Rand, s *Scenario) {
 		s.App.Timeout, s.App.Retries = uniform(rng, 1.1, 2)*s.App.Target.SLO.Latency, 4
 		low, at, length := uniform(rng, .1, .4), uniform(rng, .6, 2)*3600, uniform(rng, .1, 1)*3600
@@ -77,8 +77,9 @@ func perTick(rate func(t float64) float64) loadsim.Load {
 	return shaped(func(hour float64) float64 { return rate(3600 * hour) })
 }
 
-// Hostile returns the scenario of a seed as what its side's loads do not show: steps of ten,
-// no traffic, noise, missing or stale metrics, or clients whose retries double the load.
+// Hostile returns the scenario of a seed with conditions that its side's loads do not have:
+// steps of ten, no traffic, noise, missing or stale metrics, or clients whose retries double
+// the load.
 func (g *Generator) Hostile(seed uint64) (Scenario, error) {
 	s, err := g.Generate(seed)
 	if err != nil {

@@ -42,14 +42,14 @@ func (s *simulation) scrape(now float64) {
 	}
 }
 
-// kept is how many measurements a window has room for that is as old as the lag.
+// kept is the number of measurements that cover a window as old as the lag.
 func (s *Site) kept() int { return int((s.Window+s.Lag)/s.Scrape) + 3 }
 
 func at(seconds float64) time.Time {
 	return epoch.Add(time.Duration(math.Round(seconds * 1e9)))
 }
 
-// observe returns what a controller in a cluster would see.
+// observe returns the observation that a controller in a cluster would have.
 func (s *simulation) observe(now float64) *mpa.Observation {
 	o := &mpa.Observation{Time: at(now), Replicas: s.replicas}
 	until := now - s.cfg.Site.Lag
@@ -97,7 +97,7 @@ func (s *simulation) observe(now float64) *mpa.Observation {
 	return o
 }
 
-// gates returns what the gates measured between the last two scrapes up to a time.
+// gates returns the measurements of the gates between the last two scrapes up to a time.
 func (s *simulation) gates(until float64) mpa.Gates {
 	g := mpa.Gates{Limit: int32(s.limit)}
 	last, first, ok := span(s.scrapes, func(c scrape) float64 { return c.at }, until, 0)

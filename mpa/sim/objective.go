@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// allowedUse is the share of the error budget that costs nothing: half of it is left for
-	// what the simulated loads do not show.
+	// allowedUse is the share of the error budget that is free: the other half is a reserve
+	// for conditions that the simulated loads do not have.
 	allowedUse = .5
-	// brokenPrice is the price of each e-fold of use above it. A promise that is just
-	// broken costs 1.04 times what the reference does, so no saving pays for it.
+	// brokenPrice is the price of each e-fold of use above it. A promise that is just broken
+	// costs 1.04 times as much as the reference, so no saving pays for it.
 	brokenPrice = 1.5
 	killPrice   = .5
 )
@@ -22,7 +22,7 @@ func (r *Result) Used(slo mpa.SLO) float64 {
 }
 
 // Objective returns the cost ÷ that of a reference in the same scenario, and a price without
-// a cap of what was broken beyond it. Lower is better; the reference has 1.
+// a cap for breaches beyond it. Lower is better; the reference has 1.
 func (r *Result) Objective(slo mpa.SLO, reference *Result) float64 {
 	p := r.Cost() / reference.Cost()
 	if over := r.Used(slo) - max(allowedUse, reference.Used(slo)); over > 0 {

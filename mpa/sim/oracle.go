@@ -11,8 +11,8 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 )
 
-// GiBPerCore is how many GiB-hours cost as much as a core-hour. The on-demand prices of
-// the large clouds give 7 to 9.
+// GiBPerCore is the number of GiB-hours that cost as much as a core-hour. The on-demand
+// prices of the large clouds give 7 to 9.
 const GiBPerCore = 8
 
 // Cost returns the cost of the requested resources, in core-hours.
@@ -24,10 +24,10 @@ func (r *Result) Kept(slo mpa.SLO) bool {
 	return float64(r.Violations) <= (1-slo.Percentile/100)*float64(r.Requests)
 }
 
-// A Plan is an oracle's rule. At each of the controller's intervals it sees the workload
-// as it is, knows the coming rate of arrivals, the cost of a request and all delays, and
-// sets replicas, cpu and memory at once. Only the bounds of the target limit it: no guard,
-// no window, no lag. It does not know the single requests to come.
+// A Plan is an oracle's rule. At each of the controller's intervals it has the present
+// workload, the future rate of arrivals, the cost of a request and all delays, and sets
+// replicas, cpu and memory at once. Only the bounds of the target limit it: no guard, no
+// window, no lag. It does not have the single future requests.
 type Plan struct {
 	// Size is the largest pod in millicores; the plan uses as few pods as that allows.
 	Size int64
@@ -236,7 +236,7 @@ func (f *planSearch) try(p Plan) (kept, better bool, err error) {
 }
 
 // Agents returns the names that [RunAgent] takes, in the order of a comparison: those of a
-// cluster, and those that know the application or the load.
+// cluster, and those that are given the application or the load.
 func Agents() []string {
 	list := agents.Names()
 	list = slices.Insert(list, slices.Index(list, "static")+1, "static-p99")
@@ -272,7 +272,7 @@ func RunAgent(ctx context.Context, cfg Config, agent string) (Result, error) {
 	return Run(ctx, cfg)
 }
 
-// knownUtilisation is the target of agents that know the cost of a request but not its
+// knownUtilisation is the target of agents that are given the cost of a request but not its
 // latency: a rule of thumb for load tests.
 const knownUtilisation = .6
 

@@ -14,7 +14,7 @@ type instance struct {
 	loadsim.Pod
 	name    string
 	slot    int32 // in the engine, −1 = takes no requests
-	node    int   // −1 = none has room
+	node    int   // −1 = no node has room
 	request mpa.Resources
 	actual  mpa.Resources
 	due     float64 // end of its start, resize or grace
@@ -79,7 +79,7 @@ func (s *simulation) memory(p *instance) float64 {
 	return s.cfg.App.memory(float64(p.Served()-p.base), inside)
 }
 
-// collect sets what a collector costs the pod's requests from now on.
+// collect sets the cpu factor of the pod's requests by its garbage collection.
 func (s *simulation) collect(p *instance) {
 	if m := &s.cfg.App.Memory; m.Collector {
 		p.Factor = s.cfg.cpuOf(p.version) * m.collecting(s.memory(p), s.memoryLimit(p))
@@ -197,7 +197,7 @@ func (s *simulation) make() {
 // place puts a pod on the first node with room.
 func (s *simulation) place(p *instance, now float64) {
 	if p.ending {
-		p.node = len(s.free) // it holds nothing
+		p.node = len(s.free) // it takes no room
 		return
 	}
 	for i, free := range s.free {
@@ -251,7 +251,7 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 		if now < p.due || float64(p.request.Memory)*s.cfg.App.limitRatio() < s.memory(p) {
 			return // under way, or the limit would be below the memory in use
 		}
-		// The pod returns what it no longer holds.
+		// The pod returns the resources that it no longer holds.
 		s.free[p.node] = s.free[p.node].Add(subtract(p.held(), p.request))
 		p.actual = p.request
 		p.Advance(s.e.Now())
@@ -274,7 +274,7 @@ func (s *simulation) advanceResize(p *instance, now float64) {
 	}
 }
 
-// ask gives a pod a new request. A running pod is resized. A pod that has not started gets
+// ask sets a new request of a pod. A running pod is resized. A pod that has not started gets
 // it at once, as from the admission webhook.
 func (s *simulation) ask(p *instance, request mpa.Resources) {
 	if p.node >= 0 && p.resize == mpa.InProgress {

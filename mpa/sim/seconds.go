@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Seconds that may be for ever, +Inf, or of nothing, NaN. The JSON form of both is null.
+// Seconds that may be infinite, +Inf, or missing, NaN. The JSON form of both is null.
 type Seconds float64
 
 // MarshalJSON implements [json.Marshaler].

@@ -48,13 +48,13 @@ type Minute struct {
 	// Requested and used: cores and bytes.
 	CPU, CPUUsed       float64
 	Memory, MemoryUsed float64
-	// Percentiles of latency in seconds. A lost request takes for ever, so +Inf says that the
+	// Percentiles of latency in seconds. A lost request never ends, so +Inf means that the
 	// percentile is lost; NaN without requests.
 	P50, P95, P99 float64
 	// Changes of the number of replicas and of their size, and containers that ran out of
 	// memory.
 	Scalings, Resizes, Kills int
-	// Violated says that the promised percentile was not kept.
+	// Violated: the promised percentile was not kept.
 	Violated bool
 }
 
@@ -70,9 +70,9 @@ type Site struct {
 	Grace         float64
 	// Miss is the share of a pod's scrapes that fail.
 	Miss float64
-	// Outages are spans of seconds in which nothing is scraped.
+	// Outages are spans of seconds without scrapes.
 	Outages [][2]float64
-	// EvictAfter is how long a resize waits for room on its node before the pod is
+	// EvictAfter is the time for which a resize waits for room on its node before the pod is
 	// replaced by one on a node with room; 0 = for ever. One pod at a time is replaced, and
 	// never the only ready one.
 	EvictAfter float64
@@ -121,15 +121,15 @@ type Result struct {
 	Evictions    int     `json:"evictions"`
 	MeanReplicas float64 `json:"mean_replicas"`
 	Tries        int64   `json:"tries"`
-	// Lost requests, of the violating ones, were never answered. The other percentiles are of
-	// all requests; a lost one takes for ever, so +Inf says that the percentile is lost.
+	// Lost requests, of the violating ones, were never answered. The other percentiles include
+	// all requests; a lost one never ends, so +Inf means that the percentile is lost.
 	Lost   int64   `json:"lost_requests"`
 	AllP50 Seconds `json:"p50_all_seconds"`
 	AllP95 Seconds `json:"p95_all_seconds"`
 	AllP99 Seconds `json:"p99_all_seconds"`
 }
 
-// tick is how often pods change their state, in seconds.
+// tick is the interval at which pods change their state, in seconds.
 const tick = .5
 
 // siteStream is the stream of random numbers of the site: delays and scrapes. Stream 0 is
@@ -253,7 +253,7 @@ func every(now, period float64) bool {
 	return math.Mod(now+tick/2, period) < tick
 }
 
-// decide asks the controller or the plan, and carries the action out.
+// decide calls the controller or the plan, and carries the action out.
 func (s *simulation) decide(now float64) {
 	o := s.observe(now)
 	var d mpa.Decision

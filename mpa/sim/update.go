@@ -7,10 +7,10 @@ import "fmt"
 // ready before an old one ends.
 type Update struct {
 	At          float64 // seconds
-	CPU, Memory float64 // factors of what the first version needs
+	CPU, Memory float64 // factors of the need of the first version
 	Wait        float64 // factor of the time that requests wait for others; 0 = 1
-	// AtOnce says that the requests change and not the program: no pod is replaced, and what
-	// comes from then on needs as much in all of them.
+	// AtOnce: the requests change and not the program: no pod is replaced, and all pods need
+	// as much for requests from then on.
 	AtOnce bool
 }
 
@@ -48,7 +48,7 @@ func (c *Config) memoryOf(version int) float64 {
 	return c.Updates[version-1].Memory
 }
 
-// update begins a rollout when its time has come, and replaces the next pod.
+// update begins a rollout when it is due, and replaces the next pod.
 func (s *simulation) update(now float64) {
 	for s.version < len(s.cfg.Updates) && now > s.cfg.Updates[s.version].At {
 		s.version++

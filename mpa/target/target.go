@@ -1,6 +1,6 @@
-// Package target finds what a MultidimPodAutoscaler sizes: its workload, that
-// workload's pods, and their containers. The recommender and the updater see the same
-// ones. It decides nothing, and measures nothing.
+// Package target finds the objects that a MultidimPodAutoscaler sizes: its workload, that
+// workload's pods, and their containers. The recommender and the updater find the same ones.
+// It decides nothing, and measures nothing.
 package target
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/owner"
 )
 
-// A Workload is what an object sizes.
+// A Workload is the target of an object.
 type Workload struct {
 	Object   client.Object // a Deployment, a StatefulSet or a Knative Service
 	Replicas int32         // of its spec
@@ -29,18 +29,19 @@ type Workload struct {
 	Template *corev1.PodTemplateSpec
 }
 
-// RefOf returns the workload that a target reference names; its UID is not known.
+// RefOf returns the workload that a target reference names, without its UID.
 func RefOf(ref *v1alpha1.TargetReference) owner.Ref {
 	return owner.Ref{Group: appsv1.GroupName, Kind: ref.Kind, Name: ref.Name}
 }
 
 // Ignores reports whether the autoscaler leaves the objects and pods of a namespace alone: its
-// own, and that of the cluster's components. What it needs itself must not depend on it.
+// own, and that of the cluster's components. Its own dependencies must not depend on it.
 func Ignores(namespace, own string) bool {
 	return namespace == metav1.NamespaceSystem || namespace == own
 }
 
-// Find returns the target of an object that is no Knative Service; the error is NotFound where there is none. It reads
+// Find returns the target of an object that is no Knative Service; the error is NotFound if it does not exist. It
+// reads
 // replicas and selector from the workload itself, which a cache has, and not from the scale
 // subresource.
 func Find(ctx context.Context, r client.Reader, namespace string, ref v1alpha1.TargetReference) (*Workload, error) {

@@ -230,8 +230,8 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	return w, block{}, nil
 }
 
-// begin starts to carry out a new recommendation: it writes that this has begun, or why it
-// will not. m is the API server's version of the object.
+// begin starts to carry out a new recommendation: it records the start, or the reason for
+// none. m is the API server's version of the object.
 func (u *updater) begin(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, o *object, own *ownStatus, w *workload, b block) error {
 	rec, now, a := m.Status.Recommendation, u.clock.Now(), &own.actuation
 	if m.Status.Actuation != nil && m.Status.Actuation.ID > a.ID {

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// holdRefused is how long a refused size, or a larger one, is not asked for again.
+	// holdRefused is the time for which a refused size, or a larger one, is not requested again.
 	holdRefused = 30 * time.Minute
-	// lookAtQuotas is how often the quotas are read meanwhile: more room ends the hold.
+	// lookAtQuotas is the interval at which the quotas are read meanwhile: more room ends the hold.
 	lookAtQuotas = time.Minute
 )
 

@@ -49,9 +49,9 @@ import (
 
 // Options of the updater.
 type Options struct {
-	// Scalings and Resizes are how many of each an object gets in an hour that shrink something.
+	// Scalings and Resizes are the most shrinking changes of each kind for an object in an hour.
 	Scalings, Resizes int
-	// EvictAfter is how long a resize may be deferred before its pod is evicted, where
+	// EvictAfter is the time for which a resize may be deferred before its pod is evicted, if
 	// the mode allows that.
 	EvictAfter time.Duration
 	// MaxGrace is the longest grace period of a pod that is evicted; 0 = [podspec.MaxGrace].
@@ -61,7 +61,7 @@ type Options struct {
 	Evictions evict.Limits
 	// Canary is the timing of a new Revision of a Knative Service.
 	Canary knative.Timing
-	// Workers is how many objects of one namespace are updated at a time; of all it is twice as many.
+	// Workers is the number of objects of one namespace that are updated at a time; of all it is twice as many.
 	Workers int
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
@@ -144,7 +144,7 @@ func Setup(m manager.Manager, o Options) error {
 		Complete(share.Reconciler(u, o.Workers, u.clock.Now))
 }
 
-// limiter is how fast a failed object is tried again.
+// limiter is the backoff for a failed object.
 func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second)
 }
@@ -191,7 +191,7 @@ func (u *updater) requestsFor(ctx context.Context, namespace string, is func(*v1
 	return requests
 }
 
-// maxEventAge is how old an event may be to describe the present; controllers repeat theirs.
+// maxEventAge is the largest age of an event that describes the present; controllers repeat theirs.
 const maxEventAge = 10 * time.Minute
 
 // A workload is the target of an object, and the state of its controller.
@@ -229,7 +229,7 @@ func (u *updater) workloadOf(ctx context.Context, m *v1alpha1.MultidimPodAutosca
 	return w, err
 }
 
-// failedCreate returns the newest event's reason why a StatefulSet's pod was not created,
+// failedCreate returns the newest event's reason that a StatefulSet's pod was not created,
 // which its status does not give.
 func (u *updater) failedCreate(ctx context.Context, set client.Object) (string, error) {
 	var events corev1.EventList

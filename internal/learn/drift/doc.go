@@ -1,19 +1,18 @@
-// Package drift says when a series of values has changed.
+// Package drift detects changes of a series of values.
 //
 // [PageHinkley] watches one series, such as the log of the cpu that a request takes,
 // against a reference that it takes from the first values. [Thresholds] is the rule of
 // AWARE: mean and deviation of the reward within a window against two thresholds. It
 // is here for comparison: an agent that corrects itself hides a change from its reward.
 //
-// Both take the values one by one, at even intervals; their delays count values. A value
-// that is missing is left out. Their state goes through JSON, so that a program that is
-// restarted goes on as if it had not been. There is no clock and no randomness.
-//
-// # What it finds
+// Both take the values one by one, at even intervals; their delays count values. A missing
+// value is left out. Their state is kept as JSON, so that a restarted program continues as if
+// it had not been restarted. There is no clock and no randomness.
+// # Detection rates
 //
 // The tests measure it, at a value a minute, on the log of a lognormal series with a
 // deviation of .055. That is the noise at which the delays of the study behind the
-// defaults come out (8 minutes for × 1.2, 4 for × 1.4 and × .7); the study does not
+// defaults are reproduced (8 minutes for × 1.2, 4 for × 1.4 and × .7); the study does not
 // state it. With independent noise there is no false alarm in 100 weeks; with noise
 // that is correlated over time (AR(1), a coefficient of .5 a minute) there is one in two
 // weeks. Changes by × 1.2, × 1.4 and × .7 are found within 15 minutes in 97 % of runs.

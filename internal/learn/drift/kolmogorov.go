@@ -9,13 +9,13 @@ import (
 )
 
 // KolmogorovSmirnov compares two samples. It returns the largest distance between their empirical distributions, and
-// how likely a distance at least as large is where both come from one distribution: with n = a·b ÷ (a + b) and
+// the probability of a distance at least as large if both are from one distribution: with n = a·b ÷ (a + b) and
 // λ = (√n + .12 + .11 ÷ √n)·distance,
 //
 //	p = 2·Σ (−1)^(k−1)·exp(−2·k²·λ²)
 //
-// (Smirnov, 1948; the correction is Stephens', 1970). Values that several flows share make it say "the same" more
-// often than it should, never less. A sample with nothing in it, or with a value that is no number, is an error.
+// (Smirnov, 1948; the correction is Stephens', 1970). Values that several flows share make p too large, never too
+// small. A sample that is empty, or has a value that is no number, is an error.
 func KolmogorovSmirnov(a, b []float64) (distance, p float64, err error) {
 	if len(a) == 0 || len(b) == 0 {
 		return 0, 0, errors.New("drift: a sample without values")

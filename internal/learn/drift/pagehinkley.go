@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// A Change is what a detector has found with a value.
+// A Change is the direction of a change found with a value.
 type Change string
 
-// What there is to find.
+// The directions of a change.
 const (
 	None Change = ""
 	Up   Change = "up"   // values have become larger
 	Down Change = "down" // values have become smaller
 )
 
-// What the study found best: no false alarm in 160 hours, changes by 20 % after some 8
+// The best settings of the study: no false alarm in 160 hours, changes by 20 % after some 8
 // values.
 const (
 	DefaultDelta     = .75
@@ -28,7 +28,7 @@ const (
 // deviations is the deviation of a normal distribution in median absolute deviations.
 const deviations = 1.4826
 
-// clipAt bounds what one value can do, in robust deviations.
+// clipAt bounds the effect of one value, in robust deviations.
 const clipAt = 6
 
 // Settings of a [PageHinkley].
@@ -57,7 +57,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// mostValues bounds what a detector remembers.
+// mostValues bounds the number of values that a detector keeps.
 const mostValues = 1 << 16
 
 // A PageHinkley finds a lasting change of a series, two-sided. With
@@ -81,7 +81,7 @@ type pageHinkleyState struct {
 	Down      float64   `json:"down"`
 }
 
-// NewPageHinkley makes a detector that has seen nothing.
+// NewPageHinkley makes a detector without values.
 func NewPageHinkley(s Settings) (*PageHinkley, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("drift: %w", err)
@@ -89,10 +89,10 @@ func NewPageHinkley(s Settings) (*PageHinkley, error) {
 	return &PageHinkley{settings: s}, nil
 }
 
-// Observe takes the next value and says what it shows: nothing while the reference is
-// collected. A value that is not finite is refused and changes nothing. A reference of
-// which half the values are equal has no deviation: the values then go on being
-// collected, the oldest are forgotten.
+// Observe adds the next value and returns the change that it shows: None while the reference
+// is collected. A value that is not finite is refused and changes nothing. If half the values
+// of a reference are equal it has no deviation: collecting continues, without the oldest
+// values.
 func (p *PageHinkley) Observe(x float64) (Change, error) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return None, fmt.Errorf("drift: value is %v", x)
@@ -150,14 +150,14 @@ func median(values []float64) float64 {
 	return sorted[half-1]/2 + sorted[half]/2
 }
 
-// Ready says whether there is a reference to compare with.
+// Ready reports whether there is a reference to compare with.
 func (p *PageHinkley) Ready() bool { return p.state.Deviation > 0 }
 
-// MarshalJSON returns what the detector remembers, without its settings.
+// MarshalJSON returns the detector's state, without its settings.
 func (p *PageHinkley) MarshalJSON() ([]byte, error) { return json.Marshal(p.state) }
 
-// UnmarshalJSON takes what MarshalJSON of a detector with the same settings wrote. What
-// that cannot have written is refused and changes nothing.
+// UnmarshalJSON reads the output of MarshalJSON of a detector with the same settings. It
+// refuses any other state and then changes nothing.
 func (p *PageHinkley) UnmarshalJSON(data []byte) error {
 	var s pageHinkleyState
 	if err := decode(data, &s); err != nil {
@@ -183,7 +183,7 @@ func (p *PageHinkley) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Expect starts the detector again with a reference that is known: the median and the robust
+// Expect starts the detector again with a given reference: the median and the robust
 // deviation of values without a change.
 func (p *PageHinkley) Expect(middle, deviation float64) error {
 	if math.IsNaN(middle) || math.IsInf(middle, 0) || !(deviation > 0) || math.IsInf(deviation, 0) {

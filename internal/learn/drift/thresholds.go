@@ -39,7 +39,7 @@ type RewardWatch struct {
 	rewards    []float64 // the last, oldest first
 }
 
-// NewRewardWatch makes one that has seen nothing.
+// NewRewardWatch makes one without rewards.
 func NewRewardWatch(t Thresholds) (*RewardWatch, error) {
 	if err := t.Check(); err != nil {
 		return nil, fmt.Errorf("drift: %w", err)
@@ -47,9 +47,9 @@ func NewRewardWatch(t Thresholds) (*RewardWatch, error) {
 	return &RewardWatch{thresholds: t}, nil
 }
 
-// Observe takes the next reward and says whether the rule asks for retraining: never
-// before the window is full, then with every reward for as long as the rule holds. A reward
-// that is not finite is refused and changes nothing.
+// Observe adds the next reward and reports whether the rule requires retraining: never before
+// the window is full, then with every reward for as long as the rule holds. A reward that is
+// not finite is refused and changes nothing.
 func (w *RewardWatch) Observe(reward float64) (bool, error) {
 	if math.IsNaN(reward) || math.IsInf(reward, 0) {
 		return false, fmt.Errorf("drift: reward is %v", reward)
@@ -76,11 +76,11 @@ type rewardState struct {
 	Rewards []float64 `json:"rewards"`
 }
 
-// MarshalJSON returns what it remembers, without its thresholds.
+// MarshalJSON returns its state, without its thresholds.
 func (w *RewardWatch) MarshalJSON() ([]byte, error) { return json.Marshal(rewardState{w.rewards}) }
 
-// UnmarshalJSON takes what MarshalJSON of one with the same window wrote. Anything else
-// is refused and changes nothing.
+// UnmarshalJSON reads the output of MarshalJSON of one with the same window. Anything else is
+// refused and changes nothing.
 func (w *RewardWatch) UnmarshalJSON(data []byte) error {
 	var s rewardState
 	if err := decode(data, &s); err != nil {
@@ -93,7 +93,7 @@ func (w *RewardWatch) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// decode reads one JSON object and refuses fields that it does not know.
+// decode reads one JSON object and refuses unknown fields.
 func decode(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

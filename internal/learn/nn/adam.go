@@ -19,7 +19,7 @@ type Adam[T Float] struct {
 	mean, variance []T
 }
 
-// NewAdam makes an optimiser of so many parameters.
+// NewAdam makes an optimiser of params parameters.
 func NewAdam[T Float](rate float64, params int) *Adam[T] {
 	return &Adam[T]{Rate: rate, mean: make([]T, params), variance: make([]T, params)}
 }
@@ -47,14 +47,14 @@ func (a *Adam[T]) Step(params, grad []T) {
 	}
 }
 
-// AdamState is what an optimiser remembers, for a file.
+// AdamState is the state of an optimiser, for a file.
 type AdamState struct {
 	Steps    int    `json:"steps"`
 	Mean     string `json:"mean"`     // by EncodeFloats
 	Variance string `json:"variance"` // by EncodeFloats
 }
 
-// State returns what the optimiser remembers.
+// State returns the optimiser's state.
 func (a *Adam[T]) State() AdamState {
 	return AdamState{Steps: a.steps, Mean: EncodeFloats(a.mean), Variance: EncodeFloats(a.variance)}
 }

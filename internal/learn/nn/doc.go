@@ -1,5 +1,5 @@
-// Package nn has small neural networks and what trains them: [MLP], [GRU],
-// [Adam], [SoftUpdate] and the losses [MSE] and [Pinball].
+// Package nn has small neural networks and their training: [MLP], [GRU], [Adam], [SoftUpdate]
+// and the losses [MSE] and [Pinball].
 //
 // The parameters of a network are one flat slice, and so is their gradient. A
 // [MLPPass] or [GRUPass] holds the buffers of one forward and backward pass; after it
@@ -17,7 +17,7 @@
 // Files ([MLP.Encode], [GRU.Encode], [Seal]) are JSON: format, version, sizes and
 // weights (little-endian, base64), and the digest of these.
 //
-// The package knows nothing of what its numbers mean.
+// The package is independent of the meaning of its numbers.
 //
 // # Sources
 //

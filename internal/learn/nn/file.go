@@ -39,9 +39,9 @@ func Seal(format string, content any) ([]byte, error) {
 
 func digest(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
-// Unseal reads into content what [Seal] wrote. It refuses a file of another format or
-// version, with another digest, with unknown fields, or that is cut off; its errors
-// begin with the file's name, and name line or field.
+// Unseal reads the output of [Seal] into content. It refuses a file of another format or
+// version, with another digest, with unknown fields, or that is cut off; its errors begin
+// with the file's name, and name line or field.
 func Unseal(name string, data []byte, format string, content any) error {
 	var s sealed
 	if err := parse(data, &s); err != nil {
@@ -69,7 +69,7 @@ func Unseal(name string, data []byte, format string, content any) error {
 	return nil
 }
 
-// parse reads one JSON value and nothing behind it. Errors begin with a line.
+// parse reads one JSON value with nothing behind it. Errors begin with a line.
 func parse(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -102,8 +102,8 @@ func EncodeFloats[T Float](v []T) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-// DecodeFloats reads what [EncodeFloats] wrote. It refuses another number of numbers
-// than wanted, and what is not finite.
+// DecodeFloats reads the output of [EncodeFloats]. It refuses any other count than want, and
+// numbers that are not finite.
 func DecodeFloats[T Float](text string, want int) ([]T, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
@@ -163,8 +163,8 @@ func (m *MLP[T]) Encode() ([]byte, error) {
 	return Seal(mlpFormat, mlpContent{Shape: m.shape, Numbers: numbers[T](), Weights: weights})
 }
 
-// DecodeMLP reads what [MLP.Encode] wrote. It refuses a network with other numbers of
-// inputs and outputs than asked for. Errors begin with the file's name.
+// DecodeMLP reads the output of [MLP.Encode]. It refuses a network with other numbers of
+// inputs and outputs than given. Errors begin with the file's name.
 func DecodeMLP[T Float](name string, data []byte, inputs, outputs int) (*MLP[T], error) {
 	var c mlpContent
 	if err := Unseal(name, data, mlpFormat, &c); err != nil {
@@ -195,8 +195,8 @@ func (g *GRU[T]) Encode() ([]byte, error) {
 	return Seal(gruFormat, gruContent{Inputs: g.in, Hidden: g.hidden, Numbers: numbers[T](), Weights: weights})
 }
 
-// DecodeGRU reads what [GRU.Encode] wrote. It refuses a network with another number of
-// inputs or units than asked for. Errors begin with the file's name.
+// DecodeGRU reads the output of [GRU.Encode]. It refuses a network with another number of
+// inputs or units than given. Errors begin with the file's name.
 func DecodeGRU[T Float](name string, data []byte, inputs, hidden int) (*GRU[T], error) {
 	var c gruContent
 	if err := Unseal(name, data, gruFormat, &c); err != nil {

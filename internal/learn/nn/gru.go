@@ -71,7 +71,7 @@ type GRUPass[T Float] struct {
 	flip         []T
 }
 
-// Pass makes the buffers for batches of sequences of so many steps.
+// Pass makes the buffers for batches of sequences of the given number of steps.
 func (g *GRU[T]) Pass(steps, batch int) *GRUPass[T] {
 	if steps < 1 || batch < 1 {
 		panic(fmt.Sprintf("nn: %d steps, batch of %d", steps, batch))
@@ -160,7 +160,7 @@ func (p *GRUPass[T]) Backward(d Matrix[T], grad []T) (dx Matrix[T]) {
 	return p.din
 }
 
-// stepBack fills the row's dx and dh, and leaves in carry what z lets through to the
+// stepBack fills the row's dx and dh, and leaves in carry the gradient that z passes to the
 // step before.
 func (p *GRUPass[T]) stepBack(row int, d, carry []T) {
 	n := p.net.hidden

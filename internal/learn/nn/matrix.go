@@ -30,7 +30,7 @@ func (m Matrix[T]) rows(from, to int) Matrix[T] {
 	return Matrix[T]{Rows: to - from, Cols: m.Cols, Data: m.Data[from*m.Cols : to*m.Cols]}
 }
 
-// want panics unless m has this size: only a bug makes another.
+// want panics unless m has this size: any other is a bug.
 func (m Matrix[T]) want(what string, rows, cols int) {
 	if m.Rows != rows || m.Cols != cols || len(m.Data) != rows*cols {
 		panic(fmt.Sprintf("nn: %s is %d × %d with %d numbers, want %d × %d", what, m.Rows, m.Cols, len(m.Data), rows, cols))

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// A Shape says how large an [MLP] is: Sizes are the number of inputs, then of the
-// neurons of each layer, the last of which is the output.
+// A Shape is the size of an [MLP]: Sizes are the number of inputs, then of the neurons of
+// each layer, the last of which is the output.
 type Shape struct {
 	Sizes  []int      `json:"sizes"`
 	Hidden Activation `json:"hidden"` // of all layers but the last
 	Output Activation `json:"output"` // of the last layer
 }
 
-// What a file may ask for.
+// The largest sizes that a file may have.
 const mostSize, mostLayers = 1 << 14, 16
 
-// Check returns what is wrong with the shape.
+// Check returns an error for an invalid shape.
 func (s Shape) Check() error {
 	if n := len(s.Sizes); n < 2 || n > mostLayers {
 		return fmt.Errorf("sizes: %d sizes, want 2 to %d", n, mostLayers)
@@ -106,8 +106,8 @@ func (m *MLP[T]) activation(layer int) Activation {
 	return m.shape.Hidden
 }
 
-// layer returns the weights and biases of a layer in params, or in a gradient, and
-// what follows them.
+// layer returns the weights and biases of a layer in params, or in a gradient, and the rest
+// behind them.
 func (m *MLP[T]) layer(l int, params []T) (w Matrix[T], bias, rest []T) {
 	in, out := m.shape.Sizes[l], m.shape.Sizes[l+1]
 	return Matrix[T]{Rows: in, Cols: out, Data: params[:in*out]}, params[in*out : (in+1)*out], params[(in+1)*out:]
@@ -124,7 +124,7 @@ type MLPPass[T Float] struct {
 	dFlip []T         // and their gradient
 }
 
-// Pass makes the buffers for batches of so many samples.
+// Pass makes the buffers for batches of the given number of samples.
 func (m *MLP[T]) Pass(batch int) *MLPPass[T] {
 	if batch < 1 {
 		panic(fmt.Sprintf("nn: batch of %d", batch))
@@ -138,8 +138,8 @@ func (m *MLP[T]) Pass(batch int) *MLPPass[T] {
 		largest = max(largest, in*out)
 	}
 	p.d = append(p.d, NewMatrix[T](batch, m.outputs()))
-	// Gonum's dot product sums in another order where its second operand does not begin at
-	// a multiple of 16 bytes. Go aligns what has 32 bytes and more so.
+	// Gonum's dot product sums in another order if its second operand does not begin at a
+	// multiple of 16 bytes. Go aligns slices of 32 bytes and more so.
 	p.flip, p.dFlip = make([]T, max(largest, 32)), make([]T, largest)
 	return p
 }

@@ -1,6 +1,6 @@
-// Package phase is a table of phases in order, each with the least time in it. What goes through
-// the phases, and what sends it forward or back, is the caller's: a new agent of the autoscaler,
-// a placement policy on its way to a cluster.
+// Package phase is a table of phases in order, each with the least time in it. The caller
+// defines the object in phases and the reasons to move it forward or back: a new agent of the
+// autoscaler, a placement policy on its way to a cluster.
 package phase
 
 import (
@@ -14,16 +14,16 @@ type Row[P comparable] struct {
 	Dwell time.Duration
 }
 
-// A Table has phases in order, none twice.
+// A Table has phases in order, without duplicates.
 type Table[P comparable] []Row[P]
 
-// Index is the place of a phase; -1 = it is not in the table.
+// Index is the place of a phase; -1 = not in the table.
 func (t Table[P]) Index(at P) int {
 	return slices.IndexFunc(t, func(r Row[P]) bool { return r.Phase == at })
 }
 
-// Forward is the phase after one that has lasted for some time. ok is false where the dwell time
-// is not over, and for the last phase and an unknown one.
+// Forward is the phase after one that has lasted for some time. ok is false before the end of
+// the dwell time, and for the last phase and an unknown one.
 func (t Table[P]) Forward(at P, lasted time.Duration) (next P, ok bool) {
 	i := t.Index(at)
 	if i < 0 || i == len(t)-1 || lasted < t[i].Dwell {

@@ -8,17 +8,17 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/learn/nn"
 )
 
-// An End says whether an episode ends with a transition, and why.
+// An End is whether an episode ends with a transition, and the reason.
 type End uint8
 
 // How a transition ends.
 const (
-	Continues End = iota // the episode goes on
+	Continues End = iota // the episode continues
 	Terminal             // nothing follows: the value of the next state is 0
 	TimeLimit            // the episode was cut: the next state has its value
 )
 
-// A Transition is one step: what was seen and done, and what came of it.
+// A Transition is one step: state, action and result.
 type Transition struct {
 	State, Action []float32
 	Reward        float32
@@ -27,7 +27,8 @@ type Transition struct {
 	Demonstrated  bool // the action is to be imitated
 }
 
-// A batch of transitions, one in each row; what is behind a discount counts that much.
+// A batch of transitions, one in each row; discount is the factor of the value of the next
+// state.
 type batch struct {
 	state, both, next nn.Matrix[float32] // both is state and action, side by side
 	reward, discount  []float32
@@ -58,7 +59,7 @@ func (b *batch) copyRow(i int, from *batch, j int) {
 type buffer struct {
 	rows         batch
 	size, oldest int   // of the ring
-	window       batch // transitions that wait for what follows, in order
+	window       batch // transitions that wait for later ones, in order
 	waiting      int
 	gamma        float32
 }
@@ -69,7 +70,7 @@ func newBuffer(c Config) *buffer {
 	}
 }
 
-// check returns what is wrong with a transition.
+// check returns an error for an invalid transition.
 func (b *buffer) check(t Transition) error {
 	state := b.rows.state.Cols
 	for _, part := range []struct {

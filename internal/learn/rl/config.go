@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// A Config says what a [DDPG] learns with.
+// A Config is the configuration of a [DDPG].
 type Config struct {
 	State      int     `json:"state"`      // numbers that describe a state
 	Action     int     `json:"action"`     // dimensions of an action
@@ -26,8 +26,8 @@ type Config struct {
 	// Twin makes it TD3: two critics of which the lower value counts, noise on the
 	// target's action, and an actor and targets that move every second update.
 	Twin bool `json:"twin"`
-	// Imitation w adds w·|actor(s) − a|² to what the actor minimises, for transitions
-	// that are demonstrated. It weighs against the value −Q(s, actor(s)).
+	// Imitation w adds w·|actor(s) − a|² to the loss of the actor, for transitions that are
+	// demonstrated. It weighs against the value −Q(s, actor(s)).
 	Imitation float64 `json:"imitation"`
 }
 
@@ -35,7 +35,7 @@ type Config struct {
 //
 //	x ← x − θ·x·Δt + σ·√Δt·ξ, with ξ normal; 0 when an episode begins.
 //
-// Its deviation goes towards σ ÷ √(2θ), within 1 ÷ (θ·Δt) steps.
+// Its deviation approaches σ ÷ √(2θ), within 1 ÷ (θ·Δt) steps.
 type Noise struct {
 	Theta float64 `json:"theta"`
 	Sigma float64 `json:"sigma"`
@@ -52,7 +52,7 @@ func AWARE(state, action int, seed uint64) Config {
 	}
 }
 
-// The largest replay buffer that a file may ask for, in numbers: 1 GiB.
+// The largest replay buffer of a file, in numbers: 1 GiB.
 const mostNumbers = 1 << 28
 
 // Check returns an error that names the field.

@@ -15,16 +15,17 @@ const (
 	actorEvery    = 2  // updates
 )
 
-// firstBound is what the last layers' parameters begin within (Lillicrap et al. 2016).
+// firstBound is the bound of the initial parameters of the last layers (Lillicrap et al.
+// 2016).
 const firstBound = .003
 
-// A learner is a network with its target and what moves it.
+// A learner is a network with its target and its optimiser.
 type learner struct {
 	net, target   *nn.MLP[float32]
 	pass, behind  *nn.MLPPass[float32] // of the network and of its target
 	adam          *nn.Adam[float32]
 	grad          []float32
-	loss, outputs nn.Matrix[float32] // the gradient by the outputs; what they should be
+	loss, outputs nn.Matrix[float32] // the gradient by the outputs; their targets
 }
 
 func newLearner(rng *rand.Rand, shape nn.Shape, rate float64, batch int) (*learner, error) {
@@ -39,7 +40,7 @@ func newLearner(rng *rand.Rand, shape nn.Shape, rate float64, batch int) (*learn
 	return l, nil
 }
 
-// step goes down l.loss.
+// step descends the gradient l.loss.
 func (l *learner) step() {
 	clear(l.grad)
 	l.pass.Backward(l.loss, l.grad, false)
@@ -50,8 +51,8 @@ func (l *learner) follow(tau float64) {
 	nn.SoftUpdate(l.target.Params(), l.net.Params(), float32(tau))
 }
 
-// A DDPG is an actor μ(s), which says what to do, and a critic Q(s, a), which says what
-// that is worth: the sum of discounted rewards to come. One goroutine may use it.
+// A DDPG is an actor μ(s), which chooses the action, and a critic Q(s, a), which estimates
+// its value: the sum of discounted future rewards. One goroutine may use it.
 type DDPG struct {
 	config  Config
 	actor   *learner
@@ -64,14 +65,13 @@ type DDPG struct {
 	updates int
 
 	batch     batch
-	nextBoth  nn.Matrix[float32] // next states, and what the target does there
-	actedBoth nn.Matrix[float32] // states, and what the actor does there
+	nextBoth  nn.Matrix[float32] // next states, and the target's actions there
+	actedBoth nn.Matrix[float32] // states, and the actor's actions there
 	one       *nn.MLPPass[float32]
 	oneState  nn.Matrix[float32]
 }
 
-// New makes an agent that has learned nothing. An error names the field of the
-// configuration.
+// New makes an untrained agent. An error names the field of the configuration.
 func New(c Config) (*DDPG, error) {
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("rl: %w", err)
@@ -107,7 +107,7 @@ func New(c Config) (*DDPG, error) {
 // changes it.
 func (d *DDPG) Actor() *nn.MLP[float32] { return d.actor.net }
 
-// Act writes to action what the actor thinks best, from −1 to 1.
+// Act writes to action the actor's choice, from −1 to 1.
 func (d *DDPG) Act(state, action []float32) {
 	if len(state) != d.config.State || len(action) != d.config.Action {
 		panic(fmt.Sprintf("rl: state of %d and action of %d, want %d and %d", len(state), len(action), d.config.State, d.config.Action))
@@ -116,8 +116,8 @@ func (d *DDPG) Act(state, action []float32) {
 	copy(action, d.one.Forward(d.oneState).Data)
 }
 
-// Explore writes to action what to try, from −1 to 1: uniformly random while it warms
-// up, then the actor's action with noise.
+// Explore writes to action one to try, from −1 to 1: uniformly random while it warms up, then
+// the actor's action with noise.
 func (d *DDPG) Explore(state, action []float32) {
 	d.Act(state, action)
 	if d.seen < d.config.Warmup {
@@ -136,8 +136,8 @@ func (d *DDPG) Explore(state, action []float32) {
 
 func clip(v, bound float32) float32 { return max(-bound, min(bound, v)) }
 
-// Observe takes what came of an action, of the agent or of somebody else. A transition
-// of other sizes, or with a number that is not finite, is refused and changes nothing.
+// Observe adds the result of an action, of the agent or of another one. A transition of other
+// sizes, or with a number that is not finite, is refused and changes nothing.
 func (d *DDPG) Observe(t Transition) error {
 	if err := d.buffer.check(t); err != nil {
 		return err
@@ -156,8 +156,8 @@ type Losses struct {
 	Value  float32 // mean of Q(s, μ(s)); 0 where the actor was not moved
 }
 
-// Update learns from one batch. It does nothing while the agent warms up. It returns an
-// error when the numbers have diverged; the agent is then of no use any more.
+// Update learns from one batch. It does nothing while the agent warms up. It returns an error
+// if the numbers have diverged; the agent is then useless.
 func (d *DDPG) Update() (Losses, error) {
 	if d.seen < d.config.Warmup || d.buffer.size == 0 {
 		return Losses{}, nil
@@ -178,8 +178,8 @@ func (d *DDPG) Update() (Losses, error) {
 	return l, nil
 }
 
-// moveCritics goes towards y = r + γ·Q'(s', μ'(s')), where Q' is the lower of two
-// targets in TD3.
+// moveCritics moves the critics towards y = r + γ·Q'(s', μ'(s')), where Q' is the lower of
+// two targets in TD3.
 func (d *DDPG) moveCritics() (loss float32) {
 	actions := d.actor.behind.Forward(d.batch.next)
 	if d.config.Twin {
@@ -210,7 +210,7 @@ func (d *DDPG) moveCritics() (loss float32) {
 	return loss
 }
 
-// moveActor goes up Q(s, μ(s)), and towards what was demonstrated.
+// moveActor ascends Q(s, μ(s)), and moves towards demonstrated actions.
 func (d *DDPG) moveActor() (value float32) {
 	actions := d.actor.pass.Forward(d.batch.state)
 	join(d.batch.state, actions, d.actedBoth)

@@ -6,20 +6,20 @@
 //	agent, err := rl.New(rl.AWARE(10, 3, seed))
 //	for each episode, for each step:
 //		agent.Explore(state, action)             // −1 to 1 in each dimension
-//		err := agent.Observe(rl.Transition{…})   // what came of it
+//		err := agent.Observe(rl.Transition{…})   // the result
 //		losses, err := agent.Update()            // one batch
 //
-// States should be of the order of 1: nothing is scaled here. Rewards are per step.
+// States should be of the order of 1: they are not scaled here. Rewards are per step.
 //
 // An episode ends in a state from which nothing follows ([Terminal]), or because the
 // time is over ([TimeLimit]). The second is no property of the state: its value still
 // counts (Pardo et al. 2018).
 //
 // [DDPG.Encode] writes everything: networks, their optimisers, the buffer, the noise
-// and the random stream. A training that is cut there and goes on from the file gives
-// the same bytes as one in one go. After the first update, an update allocates nothing.
+// and the random stream. A training that is cut there and continues from the file gives
+// the same bytes as an uninterrupted one. After the first update, an update allocates nothing.
 //
-// The package knows nothing of what states and actions mean, and of no clock.
+// The package is independent of the meaning of states and actions, and of any clock.
 //
 // # Sources
 //

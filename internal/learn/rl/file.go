@@ -57,7 +57,7 @@ func (d *DDPG) Encode() ([]byte, error) {
 	return nn.Seal(format, s)
 }
 
-// Decode reads what [DDPG.Encode] wrote. Errors begin with the file's name and name the
+// Decode reads the output of [DDPG.Encode]. Errors begin with the file's name and name the
 // field.
 func Decode(name string, data []byte) (*DDPG, error) {
 	var s training

@@ -8,13 +8,13 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/learn/nn"
 )
 
-// A ReinforceConfig says what a [Reinforce] learns with.
+// A ReinforceConfig is the configuration of a [Reinforce].
 type ReinforceConfig struct {
 	State    int     // numbers that describe a state
 	Action   int     // dimensions of an action
 	Hidden   []int   // neurons of each hidden layer
 	Rate     float64 // of learning, by Adam
-	Sigma    float64 // deviation of what is tried, in each dimension
+	Sigma    float64 // deviation of the actions tried, in each dimension
 	Discount float64 // γ, a step
 	Episode  int     // steps an update, 2 or more
 	Seed     uint64
@@ -43,8 +43,8 @@ func (c ReinforceConfig) Check() error {
 	return nil
 }
 
-// A Reinforce is a policy that draws actions from a normal distribution around what its
-// network says, and moves the network towards those that returned more than the others of their
+// A Reinforce is a policy that draws actions from a normal distribution around its network's
+// output, and moves the network towards those that returned more than the others of their
 // episode:
 //
 //	μ(s) ← μ(s) + rate · (G − mean G) ÷ deviation of G · (a − μ(s)) ÷ σ²
@@ -59,7 +59,7 @@ type Reinforce struct {
 	pass    *nn.MLPPass[float32]
 	grad    []float32
 	states  nn.Matrix[float32]
-	actions nn.Matrix[float32] // what was drawn
+	actions nn.Matrix[float32] // the drawn actions
 	loss    nn.Matrix[float32] // gradient by the outputs
 	returns []float64
 	steps   int // of this episode with a reward
@@ -69,8 +69,7 @@ type Reinforce struct {
 	oneState nn.Matrix[float32]
 }
 
-// NewReinforce makes a policy that has learned nothing. An error names the field of the
-// configuration.
+// NewReinforce makes an untrained policy. An error names the field of the configuration.
 func NewReinforce(c ReinforceConfig) (*Reinforce, error) {
 	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("rl: %w", err)
@@ -90,7 +89,7 @@ func NewReinforce(c ReinforceConfig) (*Reinforce, error) {
 	}, nil
 }
 
-// Act writes to action what the policy thinks best, from −1 to 1.
+// Act writes to action the policy's choice, from −1 to 1.
 func (r *Reinforce) Act(state, action []float32) {
 	if len(state) != r.config.State || len(action) != r.config.Action {
 		panic(fmt.Sprintf("rl: state of %d and action of %d, want %d and %d", len(state), len(action), r.config.State, r.config.Action))
@@ -99,7 +98,7 @@ func (r *Reinforce) Act(state, action []float32) {
 	copy(action, r.one.Forward(r.oneState).Data)
 }
 
-// Explore writes to action what to try, from −1 to 1. A [Reinforce.Reward] follows it.
+// Explore writes to action one to try, from −1 to 1. A [Reinforce.Reward] follows it.
 func (r *Reinforce) Explore(state, action []float32) {
 	r.Act(state, action)
 	copy(r.states.Row(r.steps), state)
@@ -111,7 +110,7 @@ func (r *Reinforce) Explore(state, action []float32) {
 	r.tried = true
 }
 
-// Reward takes what the last explored action brought; with the last one of an episode the policy
+// Reward adds the reward of the last explored action; with the last one of an episode the policy
 // learns. A reward that is not finite, and one with no action before it, are refused.
 func (r *Reinforce) Reward(reward float64) error {
 	switch {
@@ -141,7 +140,7 @@ func (r *Reinforce) learn() {
 		square += (g - mean) * (g - mean) / n
 	}
 	if square == 0 {
-		return // nothing was better than anything else
+		return // all actions were equally good
 	}
 	means := r.pass.Forward(r.states)
 	scale := 1 / (math.Sqrt(square) * r.config.Sigma * r.config.Sigma * n)

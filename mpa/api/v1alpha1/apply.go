@@ -5,9 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// StatusPatch returns what server-side apply takes to write a part of o's status. With a
-// version the API server refuses the patch if o has another one; "" writes to any version of
-// the same object.
+// StatusPatch returns the object with which server-side apply writes a part of o's status.
+// With a version the API server refuses the patch if o has another one; "" writes to any
+// version of the same object.
 func StatusPatch(o *MultidimPodAutoscaler, status *MultidimPodAutoscalerStatus, version string) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {

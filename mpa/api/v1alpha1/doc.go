@@ -1,7 +1,7 @@
-// Package v1alpha1 holds the object MultidimPodAutoscaler: how many replicas of what size
-// a Deployment or a StatefulSet may have, what it promises, and how that is measured. Beside
-// it is ScalingPolicy: the numbers of the algorithm learned. The package has the objects'
-// shape only: mpa decides, and mpa/updater carries decisions out.
+// Package v1alpha1 holds the object MultidimPodAutoscaler: how many replicas of what size a
+// Deployment or a StatefulSet may have, its promise, and how that is measured. Next to it is
+// ScalingPolicy: the numbers of the algorithm learned. The package has the objects' shape
+// only: mpa decides, and mpa/updater carries decisions out.
 //
 // # Writers
 //

@@ -25,7 +25,7 @@ type ScalingPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The numbers, and where they come from.
+	// The numbers, and their origin.
 	// +required
 	Spec ScalingPolicySpec `json:"spec"`
 	// Whether they are accepted.
@@ -33,7 +33,7 @@ type ScalingPolicy struct {
 	Status ScalingPolicyStatus `json:"status,omitempty"`
 }
 
-// ScalingPolicySpec has the numbers. docs/mpa-learned.md says what each means.
+// ScalingPolicySpec has the numbers. docs/mpa-learned.md has the meaning of each.
 type ScalingPolicySpec struct {
 	// Version of the numbers' meaning.
 	// +required
@@ -44,12 +44,12 @@ type ScalingPolicySpec struct {
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=128
 	Numbers map[string]float64 `json:"numbers"`
-	// How the numbers were found; none if they are set by hand.
+	// How the numbers were found; empty if they are set by hand.
 	// +optional
 	Provenance *ScalingProvenance `json:"provenance,omitempty"`
 }
 
-// ScalingProvenance says how numbers were found.
+// ScalingProvenance records how numbers were found.
 type ScalingProvenance struct {
 	// Method of the search, its length and its seed.
 	// +optional
@@ -69,7 +69,7 @@ type ScalingProvenance struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Scenarios int64 `json:"scenarios,omitempty"`
-	// Traces were read beside synthetic loads.
+	// Traces were read in addition to synthetic loads.
 	// +optional
 	Traces bool `json:"traces,omitempty"`
 	// JournaledPieces of the user's own workloads, of three hours, were searched on as well.
@@ -95,8 +95,8 @@ type ScalingProvenance struct {
 	// Objective of the search; lower is better.
 	// +optional
 	Objective float64 `json:"objective,omitempty"`
-	// Cost on the scenarios kept from the search, as a share of that of hpa+vpa, and on how many
-	// of them the policy and hpa+vpa kept the promise.
+	// Cost on the scenarios kept from the search, as a share of that of hpa+vpa, and the number
+	// of them on which the policy and hpa+vpa kept the promise.
 	// +optional
 	ValidationCost float64 `json:"validationCost,omitempty"`
 	// +optional
@@ -109,7 +109,7 @@ type ScalingProvenance struct {
 	Module string `json:"module,omitempty"`
 }
 
-// ScalingPolicyStatus says whether a policy is accepted.
+// ScalingPolicyStatus is the acceptance of a policy.
 type ScalingPolicyStatus struct {
 	// Digest by which decisions and journals name the policy: that of the file as sigma mpa
 	// train writes it. Empty if the policy is not accepted.

@@ -1,6 +1,7 @@
 package v1alpha1
 
-// What tells whether API servers reach the webhook that sizes new pods: a ConfigMap that is only ever created in a dry run.
+// The probe of whether API servers reach the webhook that sizes new pods: a ConfigMap that is only ever created in a
+// dry run.
 const (
 	// ProbeWebhook is the name, in the webhook's configuration, of the one that marks it.
 	ProbeWebhook = "probe." + GroupName

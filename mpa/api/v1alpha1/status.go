@@ -7,7 +7,7 @@ import (
 
 // Condition types, the recommender's first.
 const (
-	// ConditionRecommendation: there is a recommendation; if not, the reason says why.
+	// ConditionRecommendation: there is a recommendation; if not, the reason is given.
 	ConditionRecommendation = "RecommendationProvided"
 	// ConditionMetrics: usage and the SLO's metrics are measured and fresh.
 	ConditionMetrics = "MetricsAvailable"
@@ -20,12 +20,12 @@ const (
 	// ConditionFallback: the fallback's algorithm decides.
 	ConditionFallback = "FallbackActive"
 	// ConditionRetraining: the workload has changed since the policy of the algorithm learned
-	// serves it, so that one that is trained on its journal may serve it better.
+	// began to serve it, so that one that is trained on its journal may serve it better.
 	ConditionRetraining = "Retraining"
-	// ConditionWebhook: the API server reaches the webhook that gives new pods their size. Of
-	// modes other than Off.
+	// ConditionWebhook: the API server reaches the webhook that sizes new pods. In modes
+	// other than Off.
 	ConditionWebhook = "WebhookReached"
-	// ConditionGate: the pods have the gate that spec.concurrency.pod Sidecar asks for.
+	// ConditionGate: the pods have the gate that spec.concurrency.pod Sidecar requires.
 	ConditionGate = "GateInjected"
 
 	// ConditionAble: the last recommendation could be carried out; if the API server refused,
@@ -43,23 +43,23 @@ type Phase string
 
 // The phases.
 const (
-	// PhaseStarting: nothing was measured yet.
+	// PhaseStarting: no measurement yet.
 	PhaseStarting Phase = "Starting"
 	// PhaseRecommending: mode Off.
 	PhaseRecommending Phase = "Recommending"
 	// PhaseScaling: the last decision was a change.
 	PhaseScaling Phase = "Scaling"
-	// PhaseHolding: the last decision was to change nothing.
+	// PhaseHolding: the last decision was no change.
 	PhaseHolding Phase = "Holding"
 	// PhaseFallback: the fallback's algorithm decides.
 	PhaseFallback Phase = "Fallback"
-	// PhaseRefused: no decisions are made for the object; ScalingActive says why.
+	// PhaseRefused: no decisions are made for the object; ScalingActive has the reason.
 	PhaseRefused Phase = "Refused"
 )
 
 // MultidimPodAutoscalerStatus is the observed state.
 type MultidimPodAutoscalerStatus struct {
-	// Generation of the spec that the recommender's part of the status is about.
+	// Generation of the spec to which the recommender's part of the status belongs.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// +optional
@@ -67,31 +67,31 @@ type MultidimPodAutoscalerStatus struct {
 	// Summary of the conditions: the reason of the worst, or OK.
 	// +optional
 	Summary string `json:"summary,omitempty"`
-	// What was measured.
+	// The last measurements.
 	// +optional
 	Observed *Observed `json:"observed,omitempty"`
 	// The last decision.
 	// +optional
 	Decision *Decision `json:"decision,omitempty"`
-	// How far the policy of the algorithm learned is trusted.
+	// Trust in the policy of the algorithm learned.
 	// +optional
 	Learning *LearningStatus `json:"learning,omitempty"`
-	// What became of the last change of the workload that the algorithm learned has seen.
+	// Retraining after the last change of the workload that the algorithm learned detected.
 	// +optional
 	Retraining *RetrainingStatus `json:"retraining,omitempty"`
-	// What one pod can take, as it is learned.
+	// The learned capacity of one pod.
 	// +optional
 	Concurrency *ConcurrencyStatus `json:"concurrency,omitempty"`
-	// What of the learned capacity a Knative Service has.
+	// The part of the learned capacity that a Knative Service has.
 	// +optional
 	Knative *KnativeStatus `json:"knative,omitempty"`
-	// The last change that was decided, for the updater and the admission webhook.
+	// The last change decided, for the updater and the admission webhook.
 	// +optional
 	Recommendation *Recommendation `json:"recommendation,omitempty"`
 	// The guards' memory, for a recommender that restarts.
 	// +optional
 	Memory *Memory `json:"memory,omitempty"`
-	// How far the recommendation is carried out.
+	// Progress of the recommendation.
 	// +optional
 	Actuation *Actuation `json:"actuation,omitempty"`
 	// +optional
@@ -100,11 +100,11 @@ type MultidimPodAutoscalerStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Observed is what was measured of the workload.
+// Observed holds the measurements of the workload.
 type Observed struct {
 	// +optional
 	Time metav1.Time `json:"time,omitempty"`
-	// Replicas in the workload's spec, and how many pods are ready.
+	// Replicas in the workload's spec, and Ready the number of pods that are ready.
 	// +optional
 	Replicas int32 `json:"replicas"`
 	// +optional
@@ -137,7 +137,7 @@ type Decision struct {
 	// PolicyDigest is that of the ScalingPolicy with which the algorithm learned decided.
 	// +optional
 	PolicyDigest string `json:"policyDigest,omitempty"`
-	// Replicas and Containers are the wanted state, within bounds and guards.
+	// Replicas and Containers are the desired state, within bounds and guards.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 	// +optional
@@ -147,18 +147,18 @@ type Decision struct {
 	// Reason of the action, or of holding.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Guards that changed or stopped what the algorithm wanted, in order.
+	// Guards that changed or stopped the algorithm's recommendation, in order.
 	// +optional
 	// +listType=atomic
 	Guards []string `json:"guards,omitempty"`
 }
 
-// LearningStatus says how far a policy is trusted, and why. Objectives are costs ÷ that of the
-// rules plus a price of what was broken, lower is better.
+// LearningStatus is the trust in a policy, with its reasons. Objectives are costs ÷ that of
+// the rules plus a price of broken promises, lower is better.
 type LearningStatus struct {
 	// +kubebuilder:validation:Enum=OfflineTraining;OnlineTraining;Serving
 	Phase string `json:"phase"`
-	// Since is when the phase began, and Changes how many changes of it there were.
+	// Since is the begin of the phase, and Changes the number of its changes.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// +optional
@@ -169,10 +169,10 @@ type LearningStatus struct {
 	// Window whose load judges.
 	// +optional
 	Window *metav1.Duration `json:"window,omitempty"`
-	// Judged is when the policy was last compared with the rules.
+	// Judged is the time of the last comparison of the policy with the rules.
 	// +optional
 	Judged *metav1.MicroTime `json:"judged,omitempty"`
-	// Missing says why it could not be compared then.
+	// Missing is the reason that it could not be compared then.
 	// +optional
 	Missing string `json:"missing,omitempty"`
 	// Rules and Policy are the mean objectives of Runs simulations.
@@ -180,23 +180,24 @@ type LearningStatus struct {
 	Rules string `json:"rules,omitempty"`
 	// +optional
 	Policy string `json:"policy,omitempty"`
-	// RulesBroken and PolicyBroken are in how many of the runs the promise was broken.
+	// RulesBroken and PolicyBroken count the runs in which the promise was broken.
 	// +optional
 	RulesBroken int32 `json:"rulesBroken,omitempty"`
 	// +optional
 	PolicyBroken int32 `json:"policyBroken,omitempty"`
 	// +optional
 	Runs int32 `json:"runs,omitempty"`
-	// Shadow is what the agent wants that does not act.
+	// Shadow is the recommendation of the agent that does not act.
 	// +optional
 	Shadow *Shadow `json:"shadow,omitempty"`
 }
 
-// RetrainingStatus says since when the workload is another one than the policy began with, and
-// what was done: a Job trains a policy on the journal, and what is better takes the place of the
-// spec's policy, from the phase OfflineTraining on.
+// RetrainingStatus records a change of the workload since the policy began, and the reaction: a
+// Job trains a policy on the journal, and a better one replaces the spec's policy, from the
+// phase OfflineTraining on.
 type RetrainingStatus struct {
-	// Alarm is when the workload was last seen to change, and Change what of it did.
+	// Alarm is the time of the last detected change of the workload, and Change the property
+	// that changed.
 	// +optional
 	Alarm *metav1.MicroTime `json:"alarm,omitempty"`
 	// +optional
@@ -209,24 +210,24 @@ type RetrainingStatus struct {
 	Job string `json:"job,omitempty"`
 	// +optional
 	Started *metav1.MicroTime `json:"started,omitempty"`
-	// Ended is when the recommender saw how it ended.
+	// Ended is the time at which the recommender saw the result.
 	// +optional
 	Ended *metav1.MicroTime `json:"ended,omitempty"`
-	// Outcome: Taken; NotBetter than what serves; Failed; TimedOut; TakenBack, taken and then
-	// found worse than the rules.
+	// Outcome: Taken; NotBetter than the policy that serves; Failed; TimedOut; TakenBack,
+	// taken and then found worse than the rules.
 	// +optional
 	// +kubebuilder:validation:Enum=Taken;NotBetter;Failed;TimedOut;TakenBack
 	Outcome string `json:"outcome,omitempty"`
 	// Message has the figures, or the error.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Candidate is the policy that takes the place of the spec's.
+	// Candidate is the policy that replaces the spec's.
 	// +optional
 	Candidate *Candidate `json:"candidate,omitempty"`
 }
 
-// Candidate is a ScalingPolicy that takes the place of another one, until that one changes or
-// this one is deleted.
+// Candidate is a ScalingPolicy that replaces another one, until that one changes or this one
+// is deleted.
 type Candidate struct {
 	Policy string `json:"policy"`
 	Digest string `json:"digest"`
@@ -241,10 +242,10 @@ type Shadow struct {
 	// Source is the algorithm.
 	// +optional
 	Source string `json:"source,omitempty"`
-	// Replicas wanted; 0 = no other number.
+	// Replicas recommended; 0 = no other number.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// Containers are the requests wanted; none = no others.
+	// Containers are the recommended requests; empty = no others.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -272,7 +273,7 @@ type Recommendation struct {
 	ID int64 `json:"id"`
 	// Time of the decision. A recommendation expires after the metrics' maxAge.
 	Time metav1.MicroTime `json:"time"`
-	// Change is what differs from before: Replicas, Requests or Limit.
+	// Change is the changed dimension: Replicas, Requests or Limit.
 	// +kubebuilder:validation:Enum=Replicas;Requests;Limit
 	Change   Change `json:"change"`
 	Replicas int32  `json:"replicas"`
@@ -306,7 +307,7 @@ const (
 type Memory struct {
 	// Time of the last observation in it.
 	Time metav1.MicroTime `json:"time"`
-	// Blind is the last time usage that had been known was missing.
+	// Blind is the last time at which usage that had been measured before was missing.
 	// +optional
 	Blind *metav1.MicroTime `json:"blind,omitempty"`
 	// Times of the changes of the last hour.
@@ -323,7 +324,7 @@ type Memory struct {
 	// +optional
 	// +listType=atomic
 	LimitChanges []metav1.MicroTime `json:"limitChanges,omitempty"`
-	// Asked is true until the recommendation is seen to be carried out.
+	// Asked is true until the recommendation has been observed to be carried out.
 	// +optional
 	Asked bool `json:"asked,omitempty"`
 	// +optional
@@ -339,7 +340,7 @@ type ContainerMemory struct {
 	// +optional
 	// +listType=atomic
 	Peaks []Peak `json:"peaks,omitempty"`
-	// Ceiling is what pods had when nodes could not grant more to most.
+	// Ceiling holds the resources that pods had when nodes could not grant more to most.
 	// +optional
 	Ceiling *Ceiling `json:"ceiling,omitempty"`
 }
@@ -350,7 +351,8 @@ type Peak struct {
 	Time   metav1.MicroTime  `json:"time"`
 }
 
-// Ceiling is what pods had when nodes could not grant more to most; a resource without is left out.
+// Ceiling holds the resources that pods had when nodes could not grant more to most; one without is
+// left out.
 type Ceiling struct {
 	// +optional
 	CPU *resource.Quantity `json:"cpu,omitempty"`
@@ -359,13 +361,13 @@ type Ceiling struct {
 	Time   metav1.MicroTime   `json:"time"`
 }
 
-// Actuation is how far a recommendation is carried out.
+// Actuation is the progress of a recommendation.
 type Actuation struct {
 	// ID of the recommendation.
 	ID int64 `json:"id"`
 	// Outcome: Applied; Partly, begun and not finished; Refused by the API server, the nodes
 	// or the updater; Expired, too old when the updater saw it; Superseded by a later
-	// recommendation or by somebody else's change.
+	// recommendation or by another writer's change.
 	// +kubebuilder:validation:Enum=Applied;Partly;Refused;Expired;Superseded
 	Outcome Outcome `json:"outcome"`
 	// +optional

@@ -5,13 +5,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConcurrencyStatus says what one pod of the present size can take. Low and high bound the 95 %
-// interval.
+// ConcurrencyStatus is the learned capacity of one pod of the present size. Low and high bound
+// the 95 % interval.
 type ConcurrencyStatus struct {
-	// InForce is the limit that the gates have; 0 = any number, or not known.
+	// InForce is the active limit of the gates; 0 = any number, or unknown.
 	// +optional
 	InForce int32 `json:"inForce,omitempty"`
-	// Windows of a minute that were learned from, of those that are remembered.
+	// Windows of a minute that were learned from, of those that are kept.
 	// +optional
 	Windows int32 `json:"windows,omitempty"`
 	// Limit of requests at once that a pod should have.
@@ -20,7 +20,7 @@ type ConcurrencyStatus struct {
 	// RatePerPod in requests per second within the SLO, with headroom.
 	// +optional
 	RatePerPod *resource.Quantity `json:"ratePerPod,omitempty"`
-	// Replicas that the present rate of requests would take; not in mode Observe.
+	// Replicas needed for the present rate of requests; not in mode Observe.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 	// Worse are limits that were tried and taken back.
@@ -28,21 +28,21 @@ type ConcurrencyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Worse []WorseLimit `json:"worse,omitempty"`
-	// Trial is what the new Revision of a Knative Service did beside the present one.
+	// Trial compares the new Revision of a Knative Service with the present one.
 	// +optional
 	Trial *Trial `json:"trial,omitempty"`
-	// Demand is the cpu time of a request, and Wait what it waits for others.
+	// Demand is the cpu time of a request, and Wait its time waiting for others.
 	// +optional
 	Demand *DurationRange `json:"demand,omitempty"`
 	// +optional
 	Wait *DurationRange `json:"wait,omitempty"`
-	// Reason of the limit, or why there is none yet.
+	// Reason of the limit, or of its absence.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// WorseLimit is a limit at which pods did worse than at From. As long as a request takes the cpu
-// time at From that it took, no limit beyond From on that side is tried again.
+// WorseLimit is a limit at which pods did worse than at From. While a request takes the same cpu
+// time at From as then, no limit beyond From on that side is tried again.
 type WorseLimit struct {
 	// +optional
 	Time  metav1.MicroTime `json:"time,omitempty"`
@@ -62,8 +62,8 @@ type DurationRange struct {
 	High  metav1.Duration `json:"high"`
 }
 
-// LimitInForce is the last limit of requests at once that was carried out. Pods that come
-// later get it too.
+// LimitInForce is the last limit of requests at once that was carried out. Pods that are
+// created later get it too.
 type LimitInForce struct {
 	// ID of the recommendation.
 	ID int64 `json:"id"`
@@ -78,8 +78,8 @@ type LimitInForce struct {
 	// Pods that have it.
 	// +optional
 	Pods int32 `json:"pods,omitempty"`
-	// Ended says who changed the limit otherwise. No limit is written any more until the mode
-	// has been another than Apply.
+	// Ended describes the change of the limit by another writer. No limit is written any more
+	// until the mode has been another than Apply.
 	// +optional
 	Ended string `json:"ended,omitempty"`
 }

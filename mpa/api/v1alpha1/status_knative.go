@@ -5,22 +5,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KnativeStatus says what of the learned capacity a Knative Service has. The state itself is in
-// an annotation of the Service.
+// KnativeStatus is the part of the learned capacity that a Knative Service has. The state
+// itself is in an annotation of the Service.
 type KnativeStatus struct {
-	// Phase Observing: nothing of ours is under way. Canary: a Revision with the learned numbers
+	// Phase Observing: no change of ours is under way. Canary: a Revision with the learned numbers
 	// gets a part of the requests. Restoring: the former numbers are back in the template, and the
-	// former Revision has all requests until one with them is ready. Promoted and RolledBack: how
-	// the last canary ended. Refused: nothing is written, and the condition AbleToScale says why.
+	// former Revision has all requests until one with them is ready. Promoted and RolledBack: the
+	// end of the last canary. Refused: nothing is written, and the condition AbleToScale has the
+	// reason.
 	// +kubebuilder:validation:Enum=Observing;Canary;Restoring;Promoted;RolledBack;Refused
 	Phase string `json:"phase"`
 	// Summary on one line.
 	// +optional
 	Summary string `json:"summary,omitempty"`
-	// Since is when the phase began.
+	// Since is the begin of the phase.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// Stable is the Revision before the last canary, and Canary that one, once it is known.
+	// Stable is the Revision before the last canary, and Canary that one, once it exists.
 	// +optional
 	Stable string `json:"stable,omitempty"`
 	// +optional
@@ -31,15 +32,15 @@ type KnativeStatus struct {
 	Limit int32 `json:"limit,omitempty"`
 	// +optional
 	Target *resource.Quantity `json:"target,omitempty"`
-	// Reason of the phase, or why nothing is tried.
+	// Reason of the phase, or of trying nothing.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// Trial is what two Revisions did at the same time, in sums. While a Revision gets another target, both
+// Trial compares two Revisions at the same time, in sums. While a Revision gets another target, both
 // are that one.
 type Trial struct {
-	// Since is Time less what was measured: it moves on by what was not.
+	// Since is Time less the measured time: gaps in the measurement move it.
 	Since metav1.MicroTime `json:"since"`
 	// Time of the newest measurement in the sums.
 	Time   metav1.MicroTime `json:"time"`
@@ -47,7 +48,7 @@ type Trial struct {
 	Canary Arm              `json:"canary"`
 }
 
-// Arm is what one Revision did.
+// Arm holds the sums of one Revision.
 type Arm struct {
 	Revision string `json:"revision"`
 	// Requests that arrived, those of them that were lost, and those of the others that were

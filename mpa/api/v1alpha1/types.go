@@ -37,7 +37,7 @@ type MultidimPodAutoscaler struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The wanted state.
+	// The desired state.
 	// +required
 	Spec MultidimPodAutoscalerSpec `json:"spec"`
 	// The observed state.
@@ -45,7 +45,7 @@ type MultidimPodAutoscaler struct {
 	Status MultidimPodAutoscalerStatus `json:"status,omitempty"`
 }
 
-// MultidimPodAutoscalerSpec says which workload is sized, and how.
+// MultidimPodAutoscalerSpec defines the workload that is sized, and how.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || has(self.metrics.prometheus)",message="an SLO is measured by Prometheus: metrics.prometheus is missing"
 // +kubebuilder:validation:XValidation:fieldPath=".metrics",rule="!has(self.slo) || !has(self.slo.latency) || (has(self.metrics.prometheus) && (has(self.metrics.prometheus.queries.latency) || (has(self.concurrency) && self.concurrency.pod == 'Knative')))",message="slo.latency needs metrics.prometheus.queries.latency"
@@ -86,7 +86,7 @@ type MultidimPodAutoscalerSpec struct {
 	// +default={"usage":"MetricsAPI"}
 	Metrics Metrics `json:"metrics,omitempty"`
 
-	// The bounds of replicas and requests. Of all but a Knative Service they are required.
+	// The bounds of replicas and requests. They are required except for a Knative Service.
 	// +optional
 	Constraints Constraints `json:"constraints,omitzero"`
 
@@ -99,8 +99,9 @@ type MultidimPodAutoscalerSpec struct {
 	// +optional
 	Fallback *Fallback `json:"fallback,omitempty"`
 
-	// How many requests a pod can take at once, and at what rate, is learned from what gates
-	// before the pods (sigma-gate, or Knative's queue-proxy) tell Prometheus. The status has it.
+	// Learning of a pod's capacity, the requests at once and their rate, from the metrics of
+	// gates before the pods (sigma-gate, or Knative's queue-proxy) in Prometheus. The status has
+	// it.
 	// +optional
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
 }
@@ -123,7 +124,7 @@ type TargetReference struct {
 	Name string `json:"name"`
 }
 
-// Mode is what may be changed, and how.
+// Mode defines the changes that may be made, and how.
 //
 // +kubebuilder:validation:Enum=Off;Initial;InPlace;InPlaceOrRecreate;Recreate
 type Mode string
@@ -163,17 +164,17 @@ type LatencySLO struct {
 
 // ThroughputSLO promises a number of answered requests per second.
 type ThroughputSLO struct {
-	// Target in answered requests per second, as long as as many arrive.
+	// Target in answered requests per second, while at least as many arrive.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="want more than 0"
 	Target resource.Quantity `json:"target"`
 }
 
-// Metrics says how usage and load are measured.
+// Metrics configures how usage and load are measured.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".prometheus",rule="self.usage != 'Prometheus' || has(self.prometheus)",message="usage from Prometheus needs its server"
 type Metrics struct {
-	// Usage of containers comes from the metrics API or from Prometheus.
+	// Usage is the source for the usage of containers: the metrics API or Prometheus.
 	// +optional
 	// +default="MetricsAPI"
 	// +kubebuilder:validation:Enum=MetricsAPI;Prometheus
@@ -181,7 +182,7 @@ type Metrics struct {
 	// Prometheus that has the workload's load.
 	// +optional
 	Prometheus *Prometheus `json:"prometheus,omitempty"`
-	// MaxAge is how old a measurement may be to count in a decision.
+	// MaxAge is the largest age of a measurement that counts in a decision.
 	// +optional
 	// +default="2m"
 	// +kubebuilder:validation:Format=duration
@@ -189,7 +190,7 @@ type Metrics struct {
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 }
 
-// UsageSource is where the usage of containers comes from.
+// UsageSource is the source for the usage of containers.
 type UsageSource string
 
 // The sources.
@@ -323,7 +324,7 @@ type UpperAmounts struct {
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
-// Recommender names what decides.
+// Recommender names the recommender and the algorithm that decide.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".algorithm",rule="!has(self.policy) || self.algorithm == 'learned'",message="a policy is for the algorithm learned"
 // +kubebuilder:validation:XValidation:fieldPath=".algorithm",rule="!has(self.learning) || self.algorithm == 'learned'",message="learning is for the algorithm learned"
@@ -346,16 +347,16 @@ type Recommender struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
-	// Learning says how far the policy is trusted.
+	// Learning configures the trust in the policy.
 	// +optional
 	Learning *Learning `json:"learning,omitempty"`
 }
 
-// Learning says in which phase a new policy begins, and what judges it.
+// Learning defines the phase in which a new policy begins, and the window that judges it.
 type Learning struct {
 	// Begin is the phase of a new policy: OfflineTraining (the fallback, or hpa+vpa, acts and
-	// the policy is asked beside it), OnlineTraining (the policy acts within half of the
-	// capacity that the fallback wants) or Serving.
+	// the policy recommends next to it), OnlineTraining (the policy acts within half of the
+	// capacity by the fallback) or Serving.
 	// +optional
 	// +default="OfflineTraining"
 	// +kubebuilder:validation:Enum=OfflineTraining;OnlineTraining;Serving
@@ -376,7 +377,7 @@ type Fallback struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Algorithm string `json:"algorithm,omitempty"`
-	// After is how long the algorithm has to be without an opinion.
+	// After is the time without an opinion of the algorithm before the fallback decides.
 	// +optional
 	// +default="3m"
 	// +kubebuilder:validation:Format=duration
