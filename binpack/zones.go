@@ -3,10 +3,10 @@ package binpack
 import "slices"
 
 // ZoneLimits are hard: no item of their group is placed against them, and none on a machine
-// without a zone. The zero value binds nothing.
+// without a zone. The zero value sets no limit.
 type ZoneLimits struct {
 	Limit     int32 // items in a zone; 0 = no limit
-	SpreadMin int32 // distinct zones before any zone takes a second; 0 or 1 = none
+	SpreadMin int32 // distinct zones before any zone takes a second; 0 or 1 = no spread
 	// Skew is by how many items a zone may hold more than the zone that holds fewest, of those
 	// with a machine of a type that the app may use; 0 = any number. Kubernetes calls it maxSkew.
 	Skew int32
@@ -26,10 +26,10 @@ func (z ZoneLimits) And(other ZoneLimits) ZoneLimits {
 	return ZoneLimits{least(z.Limit, other.Limit), max(z.SpreadMin, other.SpreadMin), least(z.Skew, other.Skew)}
 }
 
-// Refuses is why a zone does not take more items of the group: LimitReached, SpreadWanted or
-// Uneven; Accepted = it does. It holds own of them, and held zones hold some; none holds fewer
-// than fewest. With more = 0 it is why the zone has too many. The scheduler plugin asks for
-// machines too: their limits are of the same form.
+// Refuses returns the reason why a zone takes no more items of the group: LimitReached,
+// SpreadWanted or Uneven; Accepted = it does. The zone holds own of them, held zones hold
+// some, and every zone holds at least fewest. With more = 0 it is the reason why the zone has
+// too many. The scheduler plugin calls it for machines too: their limits are of the same form.
 func (z ZoneLimits) Refuses(own, more, held, fewest int32) ReasonKind {
 	switch {
 	case z.Limit > 0 && own+more > z.Limit:
@@ -52,9 +52,9 @@ type zones struct {
 	elastic bool      // a line has no limit
 	hard    bool      // limits or rules by zone bind some group
 	count   [][]int32 // [zone][group]
-	none    int32     // the zone of machines without one; -1 = there are none
+	none    int32     // the zone of machines without one; -1 = there are no such machines
 	types   [][]bool  // [zone][machine type]: it has such machines
-	rules   [][]int32 // per group: those of Instance.ZoneRules that it is part of; nil = there are none
+	rules   [][]int32 // per group: those of Instance.ZoneRules that it is part of; nil = no zone rules
 	closed  []bool    // of closedZones
 }
 
@@ -101,7 +101,7 @@ func (z *zones) rulesOf(group int32) []int32 {
 	return z.rules[group]
 }
 
-// add counts items of a group that came to a machine of a line, or left it.
+// add counts items of a group that arrived on a machine of a line, or left it.
 func (z *zones) add(line, group, items int32) {
 	if z.ofLine != nil {
 		z.count[z.ofLine[line]][group] += items
