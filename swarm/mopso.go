@@ -8,12 +8,11 @@ import (
 	"slices"
 )
 
-// A MultiOptimizer learns from all objectives of a position, not from the one
-// value that stands for them.
+// A MultiOptimizer learns from all objectives of a position, not from the one value
+// that represents them.
 type MultiOptimizer interface {
 	Optimizer
-	// TellObjectives comes before each Tell, with the objectives of the same
-	// positions.
+	// TellObjectives precedes each Tell, with the objectives of the same positions.
 	TellObjectives(objectives [][]float64)
 }
 

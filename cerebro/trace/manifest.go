@@ -37,8 +37,8 @@ const maxManifest = 1 << 20
 
 var errLongManifest = errors.New("longer than " + humanize.IBytes(maxManifest))
 
-// readManifest walks the parsed nodes itself: they know their lines, and
-// neither aliases nor types outside JSON reach the trace.
+// readManifest walks the parsed nodes itself: they have their lines, and neither
+// aliases nor types outside JSON reach the trace.
 func readManifest(r io.Reader) (manifest, error) {
 	m := manifest{measureFrom: math.NaN()}
 	decoder := yaml.NewDecoder(&bounded{r, maxManifest, errLongManifest})

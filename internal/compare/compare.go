@@ -161,8 +161,8 @@ func (c *comparison) progress(of int) func() {
 	}
 }
 
-// tasks go trace by trace, since a worker keeps the replayer of one, and order
-// by order, since a replayer keeps shuffles.
+// tasks are ordered trace by trace, since a worker keeps the replayer of one, and
+// order by order, since a replayer keeps shuffles.
 func (c *comparison) tasks() []task {
 	var tasks []task
 	for t := range c.traces {
@@ -250,8 +250,8 @@ func (w *worker) replay(t task) error {
 
 func (c *comparison) moves() bool { return c.opt.Repair != nil || c.opt.Rebalance != nil }
 
-// limit is the bound of a trace, with notes on it; none where items may wait, since a bound
-// of items at their times is none of items that came later.
+// limit is the bound of a trace, with notes on it; no bound where items may wait, since a
+// bound of items at their times does not hold for items that arrived later.
 func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) (limit, error) {
 	name := c.traces[i].Name
 	if c.opt.Retry {

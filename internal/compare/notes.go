@@ -124,8 +124,8 @@ func (r *Result) note(found Found, t *trace.Trace, runs []cerebro.Run) {
 	}
 }
 
-// choices lists what decided on at least one item in a hundred, in the order of its first one, and
-// its share of them.
+// choices lists the policies that decided on at least one item in a hundred, in the order of its
+// first one, and its share of them.
 func choices(runs []cerebro.Run) (names, shares []string) {
 	items, all := map[string]int{}, 0
 	for _, run := range runs {
