@@ -226,7 +226,7 @@ func (c *CMAES) update(order []int) {
 	}
 
 	// σ ← σ·exp(c_σ ÷ d_σ · (‖p_σ‖ ÷ E‖N(0, I)‖ − 1)), at most the whole box:
-	// beyond it a reflected sample is uniform, and nothing is left to learn.
+	// beyond it a reflected sample is uniform, and there is nothing more to learn.
 	c.sigma = min(1, c.sigma*math.Exp(c.cSigma/c.dSigma*(norm/c.expectedNorm-1)))
 }
 

@@ -52,7 +52,7 @@ type table struct {
 }
 
 const (
-	maxTables    = 3       // single dimensions, beside the mean
+	maxTables    = 3       // single dimensions, in addition to the mean
 	tableCells   = 1 << 21 // cells of one table
 	maxTableSize = 1 << 13 // steps of a single dimension
 	meanSize     = 1 << 9  // steps of the mean

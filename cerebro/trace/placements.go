@@ -18,7 +18,7 @@ const (
 	Place    = "place"    // the item is put on the machine
 	Remove   = "remove"   // the item is deleted; without a machine when it was not placed
 	Unplaced = "unplaced" // no machine takes the item
-	Move     = "move"     // the item leaves its machine and stands on the machine
+	Move     = "move"     // the item leaves its machine and is placed on the machine
 )
 
 // A Placement is one line of placements.csv, the result of a replay.

@@ -55,7 +55,7 @@ func (t *Trace) Ignored() (map[string]any, error) {
 	return ignored, nil
 }
 
-// A Request asks for Count items of one app, numbered from 0.
+// A Request is for Count items of one app, numbered from 0.
 type Request struct {
 	Name  string
 	App   int32

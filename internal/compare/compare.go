@@ -18,7 +18,7 @@ import (
 
 // Options of a comparison.
 type Options struct {
-	Orders  int    // shuffled orders beside the file's
+	Orders  int    // shuffled orders in addition to the file's
 	Seed    uint64 // of the shuffles
 	Workers int    // at least 1
 	Retry   bool   // try unplaced items again after each delete

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Access is what a client presents to a server, and what a [Server] requires.
+// Access holds the credentials that a client presents to a server, and those that a [Server] requires.
 type Access struct {
 	Token          string
 	User, Password string
@@ -39,7 +39,7 @@ type Conn struct {
 	own  bool // of a [Server] in this process
 }
 
-// hopeless returns why a connection that was lost cannot come back; nil while it may.
+// hopeless returns why a connection that was lost cannot be restored; nil while it may.
 func (c *Conn) hopeless() error {
 	if err := c.nats.LastError(); !c.nats.IsConnected() && refused(err) {
 		return fmt.Errorf("connecting to %s again: %w", c.nats.Opts.Url, err)
@@ -102,7 +102,7 @@ func (a Access) options() ([]nats.Option, error) {
 func connect(ctx context.Context, url string, options []nats.Option, say func(string)) (*Conn, error) {
 	var mu sync.Mutex
 	said := ""
-	once := func(line string) { // not what was said last
+	once := func(line string) { // not the line reported last
 		mu.Lock()
 		defer mu.Unlock()
 		if line != said {
@@ -161,7 +161,7 @@ func refused(err error) bool {
 		}
 	}
 	var certificate *tls.CertificateVerificationError
-	var alert *net.OpError // what the other side thinks of our certificate
+	var alert *net.OpError // the other side's verdict on our certificate
 	return errors.As(err, &certificate) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 

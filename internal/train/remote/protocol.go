@@ -82,7 +82,7 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s, features %d, %s, %.19s…", b.Version, b.FeatureVersion, b.Platform, b.Digest)
 }
 
-// An announcement is what a trainer publishes again and again.
+// An announcement is the message that a trainer publishes periodically.
 type announcement struct {
 	Protocol int
 	Run      string
