@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// Generated says which generated scenarios agents are compared on.
+// Generated selects the generated scenarios on which agents are compared.
 type Generated struct {
 	Side   string // train or test
 	Seed   uint64 // of the first
@@ -34,7 +34,7 @@ type Comparison struct {
 	Count     int       `json:"count"`
 	Traces    bool      `json:"traces"`
 	Hostile   bool      `json:"hostile"`
-	Reference string    `json:"reference"` // what costs are divided by
+	Reference string    `json:"reference"` // divisor of the costs
 	Agents    []Figures `json:"agents"`
 }
 

@@ -62,7 +62,7 @@ type search struct {
 	slow    bool             // there are devices
 	ordered bool             // on keeps the order of items
 	hard    []int32          // items with a penalty
-	narrow  bool             // room is short: what finds no room is dear to eject
+	narrow  bool             // room is short: items that find no room are dear to eject
 	hole    int64            // the largest that is free of the tightest dimension, if it is
 
 	inUse    int // machines, at the beginning

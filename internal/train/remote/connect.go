@@ -47,8 +47,8 @@ func (c *Conn) hopeless() error {
 	return nil
 }
 
-// Connect waits up to half a minute for the server at url. say receives, from
-// any goroutine, lines for people.
+// Connect waits up to half a minute for the server at url. say receives messages
+// for people from any goroutine.
 func Connect(ctx context.Context, url string, access Access, say func(string)) (*Conn, error) {
 	options, err := access.options()
 	if err != nil {

@@ -39,7 +39,8 @@ const (
 // decides.
 //
 // Connections from other machines are encrypted: without a certificate in access the
-// server makes one, which it keeps in access.Keep. access.Plaintext permits to do without.
+// server makes one, which it keeps in access.Keep. access.Plaintext permits unencrypted
+// connections.
 func StartServer(address string, access Access) (*Server, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {

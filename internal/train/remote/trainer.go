@@ -287,7 +287,7 @@ func (t *Trainer) send(ctx context.Context, task swarm.Task) bool {
 }
 
 // lost reports whether the server holds neither a task nor a value of the run, and
-// makes the run's stream again.
+// restores the run's stream, queues and bucket.
 func (t *Trainer) lost(ctx context.Context) bool {
 	ask, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
