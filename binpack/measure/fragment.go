@@ -193,8 +193,8 @@ func someTooSmall(free []int64, machines []int32, demands []demand, d int) bool 
 	return most > least
 }
 
-// markDevices adds the machines without the devices that a demand needs: as
-// many entirely free ones as it asks for, or one with a sufficient free share.
+// markDevices adds the machines without the devices that a demand needs: as many
+// entirely free ones as it requests, or one with a sufficient free share.
 func (f *fit) markDevices(s *binpack.State, d int, demands []demand, machines []int32) {
 	one := s.Instance().Dimensions[d].One
 	byNeed := map[int64][]uint64{} // few different demands for devices

@@ -2,7 +2,7 @@ package policy
 
 import "fmt"
 
-// Repair says whether a cluster may move pods for one that fits on no node, and how many. It
+// Repair sets whether a cluster may move pods for one that fits on no node, and how many. It
 // changes no ranking and is no part of the digest.
 type Repair struct {
 	Mode         RepairMode `yaml:"mode,omitempty" json:"mode,omitempty"`
@@ -21,7 +21,7 @@ const (
 	RepairEnabled  RepairMode = "Enabled" // it moves them
 )
 
-// The numbers of a repair that gives none.
+// The default numbers of a repair.
 const (
 	defaultChain        = 8
 	defaultMovesPerHour = 20

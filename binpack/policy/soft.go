@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Soft says what the preferences of apps count. It is no part of the digest.
+// Soft is the weight of the apps' preferences. It is no part of the digest.
 type Soft struct {
 	Mode  binpack.SoftMode `yaml:"mode,omitempty" json:"mode,omitempty"`
 	Loss  float64          `yaml:"loss,omitempty" json:"loss,omitempty"`
@@ -42,5 +42,5 @@ type careful struct {
 	care binpack.Care
 }
 
-// Care is what [binpack.CareOf] finds.
+// Care returns the policy's care, for [binpack.CareOf].
 func (c careful) Care() binpack.Care { return c.care }

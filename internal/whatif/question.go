@@ -154,8 +154,8 @@ func (q *Question) apply(t *trace.Trace) (*trace.Trace, error) {
 	return s.t, nil
 }
 
-// more are the items by app that make all of them grow by a share in percent: each app grows by the whole part of its own,
-// and those with the largest rest by one more, until all together have grown by the share, rounded, and by one at least.
+// more apportions a growth of all items by percent over the apps: each app grows by the whole part of its own share, and
+// those with the largest remainder by one more, up to the total growth, rounded and at least one.
 func more(items []int64, percent float64) []int64 {
 	out := make([]int64, len(items))
 	rest := make([]float64, len(items))
