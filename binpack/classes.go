@@ -16,7 +16,7 @@ type classes struct {
 	free  [][]int64 // [dimension][index into live]: their free amounts
 	head  []int32   // [index into live]: the member with the lowest index
 	many  []bool    // [index into live]: there is more than one member
-	heads []int32   // hash table: first class of a chain, -1 = none; a power of two long
+	heads []int32   // hash table: first class of a chain, -1 = no class; a power of two long
 	ready bool      // set up for the present machines
 	off   bool      // grouping does not pay for this state
 	tries int

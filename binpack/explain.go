@@ -26,7 +26,7 @@ const (
 	LimitReached
 	RuleForbids
 	SpreadWanted // the group must be on more machines first
-	NoZone       // the machine has none
+	NoZone       // the machine has no zone
 	Uneven       // the zone would hold too many more than another one
 )
 
@@ -198,7 +198,7 @@ func (s *State) describe(scorer Scorer, item Item, r Ranked) *Candidate {
 	return c
 }
 
-// A FleetTarget reports whether empty machines are kept back, and why.
+// A FleetTarget reports whether empty machines are kept back, with the reason.
 type FleetTarget struct {
 	KeptBack bool
 	Why      string

@@ -19,7 +19,7 @@ type pool struct {
 	lines []int32 // lines of the kind, in file order
 	line  int     // index into lines: those before have no more machines to create
 	empty []int32 // machines that are empty, not on offer
-	offer int32   // the machine on offer; -1 = none left
+	offer int32   // the machine on offer; -1 = all used
 }
 
 // compileKinds finds the kind of every line. In a cluster there may be as many kinds as

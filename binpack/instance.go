@@ -68,7 +68,7 @@ type MachineLine struct {
 	Count    int     // Unlimited in open fleets only
 	Cost     float64 // of one machine
 	Capacity []int64 // per dimension, in units
-	Zone     string  // "" = none: it takes nothing that [ZoneLimits] bind
+	Zone     string  // "" = no zone: it takes no items that [ZoneLimits] bind
 }
 
 // A Group is a set of apps whose items are counted together by limits, spread

@@ -133,7 +133,7 @@ type DeviceChooser interface {
 	ChooseDevices(item Item, machine int32, dimension int, free []int64, devices []int32) []int32
 }
 
-// SmallestDevices is the choice of devices for scorers that make none: entirely
+// SmallestDevices is the choice of devices for scorers without a choice: entirely
 // free ones for a demand of at least one, else the one with the smallest sufficient
 // share; the lowest index first. It serves a [DeviceChooser] that decides for some
 // items only.

@@ -78,7 +78,7 @@ const (
 	SoftIgnore SoftMode = "ignore" // the policy decides alone
 )
 
-// Care is how far preferences bind a policy. The zero value keeps them all.
+// Care is the extent to which preferences bind a policy. The zero value keeps them all.
 type Care struct {
 	Mode  SoftMode
 	Loss  float64 // of keep: how far below the best soft score a machine may be

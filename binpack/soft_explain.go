@@ -13,7 +13,7 @@ type Preferences struct {
 	// Soft is the chosen machine's soft score, Best the highest of any candidate below Limit.
 	Soft, Best float64
 	// Alone is the machine that the policy takes without preferences, nil where it is the
-	// chosen one. Price is how much higher its score is.
+	// chosen one. Price is its score less that of the chosen one.
 	Alone *Candidate
 	Price float64
 }

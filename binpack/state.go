@@ -70,7 +70,7 @@ type State struct {
 	alive      []int64   // per app: items on a machine
 	serial     uint64    // placements made
 	departures uint64    // items removed
-	moves      uint64    // of items: each is a departure that nobody asked for
+	moves      uint64    // of items: each is a departure without a request
 	machines   int       // that hold an item
 	held       []int64   // per kind: machines that hold an item
 	onGroup    []int32   // per group: machines that hold it
@@ -78,7 +78,7 @@ type State struct {
 
 	// Known is the policy's knowledge beyond the past; the driver fills it.
 	Known Known
-	// Care is how far preferences bind the policy; the driver fills it.
+	// Care is the extent to which preferences bind the policy; the driver fills it.
 	Care Care
 	// Declared is the number of items that a share of an app refers to, per app: the expected
 	// items, at every level of knowledge. Scorers do not read it; the driver fills it.

@@ -2,13 +2,13 @@ package binpack
 
 import "slices"
 
-// ZoneLimits are hard: no item of their group is placed against them, and none on a machine
-// without a zone. The zero value sets no limit.
+// ZoneLimits are hard: no item of their group is placed against them, and no such item on a
+// machine without a zone. The zero value sets no limit.
 type ZoneLimits struct {
 	Limit     int32 // items in a zone; 0 = no limit
 	SpreadMin int32 // distinct zones before any zone takes a second; 0 or 1 = no spread
-	// Skew is by how many items a zone may hold more than the zone that holds fewest, of those
-	// with a machine of a type that the app may use; 0 = any number. Kubernetes calls it maxSkew.
+	// Skew is the most items by which a zone may exceed the zone that holds fewest, of those with
+	// a machine of a type that the app may use; 0 = any number. Kubernetes calls it maxSkew.
 	Skew int32
 }
 
@@ -141,7 +141,7 @@ func (s *State) ByZone(group int32) bool {
 	return s.zones.hard && (s.inst.Groups[group].Zone.Binds() || len(s.zones.rulesOf(group)) > 0)
 }
 
-// whyZone is why the zone of a machine does not take one more item of an app.
+// whyZone is the reason why the zone of a machine does not take one more item of an app.
 func (s *State) whyZone(app, m int32) Reason {
 	if !s.ByZone(s.inst.Apps[app].Group) {
 		return Reason{}
@@ -154,8 +154,8 @@ func (s *State) whyZone(app, m int32) Reason {
 	return s.refusedIn(app, zone, held, fewest)
 }
 
-// zoned is how many zones hold the group of an app, and how many items of it each zone has at
-// least that the app may use.
+// zoned is the number of zones that hold the group of an app, and the least number of its
+// items in a zone that the app may use.
 func (s *State) zoned(app int32) (held, fewest int32) {
 	a, any := &s.inst.Apps[app], false
 	for i, row := range s.zones.count {
@@ -181,7 +181,7 @@ func (z *zones) has(zone int, a *App) bool {
 	return slices.ContainsFunc(a.Types, func(t int32) bool { return z.types[zone][t] })
 }
 
-// refusedIn is why a zone does not take one more item of an app.
+// refusedIn is the reason why a zone does not take one more item of an app.
 func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
 	group := s.inst.Apps[app].Group
 	limits := s.inst.Groups[group].Zone
@@ -189,7 +189,7 @@ func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
 		if limits.Binds() {
 			return Reason{Kind: NoZone, Zone: true}
 		}
-		return Reason{} // a machine without a zone shares none
+		return Reason{} // a machine without a zone shares no zone
 	}
 	count := s.zones.count[zone]
 	if kind := limits.Refuses(count[group], 1, held, fewest); kind != Accepted {

@@ -23,7 +23,7 @@ const lapse = 24
 // mostSaved is the most moves that may be left of an allowance.
 func mostSaved(perHour float64) float64 { return max(1, lapse*perHour) }
 
-// An allowance is how many moves may be made by now.
+// An allowance is the number of moves that may be made by now.
 type allowance struct {
 	saved float64
 	since float64 // time of the first event, or of the last call

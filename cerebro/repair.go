@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
 )
 
-// A Repair lets an item that fits on no machine in use make room by a chain of moves of
+// A Repair lets an item that fits on no machine in use be placed by a chain of moves of
 // others.
 type Repair struct {
 	// Budget is the most moves for each item placed so far.

@@ -17,7 +17,7 @@ type Options struct {
 	// Retry keeps unplaced items in arrival order and tries them again after
 	// each delete; without it they are dropped.
 	Retry bool
-	// Repair, when set, lets items that fit nowhere make room.
+	// Repair, when set, places items that fit nowhere by moves of others.
 	Repair *Repair
 	// Rebalance, when set, empties machines from time to time.
 	Rebalance *Rebalance
@@ -49,7 +49,7 @@ type Decision struct {
 	Request int32
 	Item    int32 // number within the request
 	Kind    DecisionKind
-	Machine int32            // -1 = none
+	Machine int32            // -1 = no machine
 	Devices []binpack.Device // valid during the call
 }
 

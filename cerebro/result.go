@@ -21,7 +21,7 @@ type Run struct {
 	// Moves of items from machine to machine.
 	Moves int
 	// AwaySeconds is the sum over items of the seconds that they were away while they moved, or
-	// waited for the moves that made room for them. It is 0 where moves take no time.
+	// waited for the moves that freed their machine. It is 0 where moves take no time.
 	AwaySeconds float64
 	// Rejected is unplaced demand ÷ all demand.
 	Rejected []float64
@@ -58,7 +58,7 @@ type Run struct {
 type Mark struct {
 	CostSeconds    float64
 	WaitingSeconds float64 // of all items that wait for a machine; 0 without Retry
-	Refused        int     // items that found no machine when they came
+	Refused        int     // items that found no machine on arrival
 	Preferring     int     // items placed that prefer something; 0 without Options.GivenUp, as
 	GivenUp        float64 // the sum over them of the share of that which they give up
 }

@@ -100,7 +100,7 @@ func (m *MOPSO) guides(i int) (own, shared []float64) {
 	return own, leader.Position
 }
 
-// distance is how far objectives are from the best, for particle i.
+// distance is the distance of objectives from the best, for particle i.
 func (m *MOPSO) distance(i int, objectives []float64) float64 {
 	most, sum := math.Inf(-1), 0.0
 	for k, f := range objectives {

@@ -14,7 +14,7 @@ type coverBuilder struct {
 	items   []int64
 	opt     coverOptions
 	apps    [][]int32
-	groupOf []int32          // per group of the instance: its group here, -1 none
+	groupOf []int32          // per group of the instance: its group here, -1 = no group
 	known   map[string]int32 // class by key
 }
 

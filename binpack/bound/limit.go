@@ -17,8 +17,8 @@ type needs struct {
 	spread bool     // spread_min counts: true without departures
 }
 
-// A term bounds the machines of one app, or of all apps of a group, by how many
-// items a machine takes: a volume bound in one dimension of its own.
+// A term bounds the machines of one app, or of all apps of a group, by the number
+// of items that a machine takes: a volume bound in one dimension of its own.
 type term struct {
 	fleet *fleet
 	cheap []step // usable machines, the cheapest first; capacity is 1

@@ -135,7 +135,7 @@ func (p *Mix) setMix(count func(app int) float64) {
 	}
 }
 
-// fewMoves is the number of types up to which each is put where it belongs.
+// fewMoves is the number of types up to which each is moved to its place.
 const fewMoves = 16
 
 // sort orders the types by the counts in now, which become count. Mostly one has changed. Types of one rank differ

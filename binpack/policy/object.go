@@ -67,7 +67,7 @@ type Spec struct {
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
-// Mode is how much a policy decides; "" is [DefaultMode].
+// Mode is the extent to which a policy decides; "" is [DefaultMode].
 type Mode string
 
 // The modes.

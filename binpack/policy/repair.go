@@ -11,13 +11,13 @@ type Repair struct {
 	MinReplicas  *int       `yaml:"minReplicas,omitempty" json:"minReplicas,omitempty"`   // of a workload whose pod may move; nil = 2
 }
 
-// RepairMode is how much a repair does; "" is [RepairDisabled].
+// RepairMode is the extent of a repair; "" is [RepairDisabled].
 type RepairMode string
 
 // The modes of a repair.
 const (
 	RepairDisabled RepairMode = "Disabled"
-	RepairDryRun   RepairMode = "DryRun"  // it says which pods would move
+	RepairDryRun   RepairMode = "DryRun"  // it reports the pods that would move
 	RepairEnabled  RepairMode = "Enabled" // it moves them
 )
 

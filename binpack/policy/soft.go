@@ -14,7 +14,7 @@ type Soft struct {
 	Price float64          `yaml:"price,omitempty" json:"price,omitempty"`
 }
 
-// Care is how far preferences bind the policy.
+// Care is the extent to which preferences bind the policy.
 func (s *Spec) Care() binpack.Care {
 	var care binpack.Care
 	if s.Soft != nil {

@@ -77,8 +77,8 @@ type upstream struct {
 	allocatable []int64
 }
 
-// gather is how many candidates are read from the columns at a time: with many
-// dimensions a walk down the columns is faster than across them.
+// gather is the number of candidates read from the columns at a time: with many
+// dimensions reading down the columns is faster than across them.
 const gather = 32
 
 func (u *upstream) Score(item binpack.Item, candidates []int32, out []float64) {

@@ -36,7 +36,7 @@ type Trace struct {
 	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
 	Seed     uint64    `json:"-"` // of the shuffled orders
 	Orders   int       `json:"-"` // shuffled orders, N
-	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
+	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is the time waited
 	Moving   bool      `json:"-"` // the replay may move items
 	Cluster  bool      `json:"-"` // of a real cluster
 	Zones    bool      `json:"-"` // all machines name a zone

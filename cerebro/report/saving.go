@@ -94,8 +94,8 @@ func (c *Comparison) saving(r, free *Result) Saving {
 	return s
 }
 
-// paired is how much less one policy has than another in the same orders; nil where they have not
-// the same orders, since one of them has no order but the trace's.
+// paired is the amount by which one policy is below another in the same orders; nil where their
+// orders differ, since one of them has only the trace's order.
 func paired(own, other []Run, value func(Run) float64) *Interval {
 	if less := differences(own, other, value); less != nil {
 		return intervalOf(less)

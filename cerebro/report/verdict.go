@@ -184,8 +184,8 @@ func findResult(c *Comparison, policy, knowledge string) *Result {
 	return &c.Results[i]
 }
 
-// savingPercent is by how much less of the cost one policy needs than another: of one trace with the interval over orders, of
-// several with that over traces; nil where costs do not compare.
+// savingPercent is the saving of one policy over another in percent of the cost: of one trace with the interval over orders,
+// of several with that over traces; nil where costs do not compare.
 func savingPercent(list []Comparison, policy, against string) *Interval {
 	of := func(c *Comparison) *Interval {
 		a, b := c.result(policy), c.result(against)

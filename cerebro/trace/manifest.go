@@ -32,7 +32,7 @@ type manifest struct {
 // yamlLine finds the line in the text of an error of the YAML reader, which has no type for it.
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
-// maxManifest is how many bytes trace.yaml may have; parsed they take a hundred times as many.
+// maxManifest is the most bytes of trace.yaml; parsed they take a hundred times as many.
 const maxManifest = 1 << 20
 
 var errLongManifest = errors.New("longer than " + humanize.IBytes(maxManifest))

@@ -12,8 +12,8 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// DefaultUnpacked is how many bytes may be in an archive, or in the packed files of a data
-// set, where the caller gives no limit.
+// DefaultUnpacked is the most bytes in an archive, or in the packed files of a data set,
+// if the caller gives no limit.
 const DefaultUnpacked = 1 << 30
 
 // An UnpackedError is returned when more bytes are packed than Limit allows.

@@ -197,7 +197,7 @@ func Disproved(t *trace.Trace, deletes bool, found Found, run cerebro.Run) error
 	return disproof(t, stated, cost, fmt.Sprintf("policy %s, order %d,", found.Name, run.Order))
 }
 
-// disproof returns an error if somebody needs less than the stated optimum.
+// disproof returns an error if a placement needs less than the stated optimum.
 func disproof(t *trace.Trace, stated, cost float64, by string) error {
 	const tolerance = 1e-9
 	if cost >= stated*(1-tolerance) {

@@ -26,7 +26,7 @@ type Options struct {
 	Repair    *cerebro.Repair
 	Rebalance *cerebro.Rebalance
 	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
-	Samples   int           // points of the time series of the first order that counts; 0 = none
+	Samples   int           // points of the time series of the first order that counts; 0 = no series
 	Curves    bool          // record allocation against the arrived load
 	Layouts   bool          // keep the contents of the machines after a typical order of a trace
 	Bound     bound.Options // of a trace, all its orders together
@@ -45,7 +45,7 @@ type Result struct {
 	Comparisons []report.Comparison // one a trace, in the order given
 	Violations  int                 // broken constraints, of all policies together
 	Notes       []string            // which files were used
-	Curves      []Curve             // by trace, policy and order; none unless asked for
+	Curves      []Curve             // by trace, policy and order; empty unless requested
 }
 
 // A task is one replay, and the index where its run is stored.

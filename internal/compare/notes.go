@@ -27,7 +27,7 @@ func (r *Result) noteOn(t *trace.Trace) {
 	}
 }
 
-// notePlaced notes how placed.csv was used, and which machines could be drained.
+// notePlaced reports the use of placed.csv, and which machines could be drained.
 func (c *comparison) notePlaced(r *Result, i int) {
 	t := c.traces[i]
 	if t.Initial == 0 {

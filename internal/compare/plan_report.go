@@ -54,8 +54,8 @@ func (p *Plan) Report(head report.Trace) PlanReport {
 	return out
 }
 
-// Ignored is the number of items that the plan places without all of their constraints: those of an app for some of whose
-// items the trace declares it. Items that stay where they are do not count.
+// Ignored is the number of items that the plan places without all of their constraints: those of an app of which the
+// trace marks some items so. Items that stay where they are do not count.
 func (p *Plan) Ignored() (items int) {
 	ignored, _ := p.t.Ignored() // the error is reported where the trace is read
 	apps := map[int32]bool{}

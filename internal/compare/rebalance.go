@@ -58,7 +58,7 @@ type Rebalanced struct {
 	MachinesAfter  int          `json:"machines_after"`
 	Bound          int          `json:"bound"` // no placement of the items needs fewer machines
 	Moves          int          `json:"moves"`
-	MovesPercent   float64      `json:"moves_percent"`   // of the items that stood
+	MovesPercent   float64      `json:"moves_percent"`   // of the items on machines
 	LeastMoves     int          `json:"least_moves"`     // lower bound, for as many machines freed
 	Fixed          int          `json:"fixed,omitempty"` // items that must not move
 	Curve          []CurvePoint `json:"curve"`
@@ -85,7 +85,7 @@ type CurvePoint struct {
 }
 
 // NewRebalance looks for moves from a start. The slow checker confirms each step before
-// anything is returned. When the context ends, it returns what it has found.
+// anything is returned. When the context ends, it returns the moves found so far.
 func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced, error) {
 	standing := start.standing()
 	budget := float64(opt.Count)

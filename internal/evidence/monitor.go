@@ -12,7 +12,7 @@ const (
 	// slots of a day: each monitor has a value of each.
 	slots = 6
 	day   = 24 * hour
-	// reference is how many slots a detector takes its reference from: four days.
+	// reference is the number of slots of a detector's reference: four days.
 	reference = 4 * slots
 	// relevant is the least factor that counts as a change: a workload without noise would else
 	// change all the time.

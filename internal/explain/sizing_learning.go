@@ -42,7 +42,7 @@ func learningInCluster(l *v1alpha1.LearningStatus) *sizingLearning {
 	out := &sizingLearning{Phase: l.Phase}
 	if l.Judged != nil {
 		v := mpa.Verdict{Missing: l.Missing, RulesBroken: int(l.RulesBroken), CandidateBroken: int(l.PolicyBroken), Runs: int(l.Runs)}
-		v.Rules, _ = strconv.ParseFloat(l.Rules, 64) // "none" = not compared
+		v.Rules, _ = strconv.ParseFloat(l.Rules, 64) // absent = not compared
 		v.Candidate, _ = strconv.ParseFloat(l.Policy, 64)
 		out.Judged = v.String()
 	}

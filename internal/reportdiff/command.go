@@ -68,7 +68,7 @@ hold 0. A file without such data, and pages of two kinds or versions, are refuse
 	return group
 }
 
-// mostTraces is up to how many traces the table shows each.
+// mostTraces is the number of traces up to which the table shows each.
 const mostTraces = 3
 
 // Table writes the changes for people.

@@ -196,7 +196,7 @@ func (a *Agent) setup(cfg *sim.Config) journal.Setup {
 }
 
 // RunLogged is Run with a journal in a folder, APP-AGENT-SEED.jsonl. Agents with knowledge
-// that no journal has, "oracle" and "foresight", have none.
+// that no journal has, "oracle" and "foresight", have no journal.
 func (a *Agent) RunLogged(ctx context.Context, cfg sim.Config, folder string) (r sim.Result, err error) {
 	if folder == "" || a.Name == "oracle" || a.Name == "foresight" {
 		return a.Run(ctx, cfg)

@@ -22,7 +22,7 @@ type Generated struct {
 	// Hostile scenarios are those of [sim.Generator.Hostile].
 	Hostile bool
 	Agents  []Agent
-	// Workers is how many simulations run at the same time; Done is called after each.
+	// Workers is the number of simulations at the same time; Done is called after each.
 	Workers int
 	Done    func()
 }
@@ -48,8 +48,8 @@ type Figures struct {
 	Half  float64 `json:"half"`
 	Worst float64 `json:"worst_ratio"`
 	Sum   float64 `json:"ratio_of_sums"`
-	// Kept is how many runs kept the SLO; Kills and Evictions of all; More, the runs with
-	// more of both than the reference's.
+	// Kept is the number of runs that kept the SLO; Kills and Evictions of all; More, the
+	// runs with more of both than the reference's.
 	Kept      int   `json:"kept"`
 	Kills     int   `json:"oom_kills"`
 	Evictions int   `json:"evictions"`

@@ -23,10 +23,10 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// pieceLength is how much of a journal makes a scenario: as long as a generated one.
+// pieceLength is the length of a journal's scenarios: that of a generated one.
 const pieceLength = 3 * time.Hour
 
-// laterShare: one of so many pieces of a workload is kept from the search, the last ones.
+// laterShare: one in laterShare pieces of a workload is kept from the search, the last ones.
 const laterShare = 3
 
 // journaled are workloads as their journals show them, in pieces of equal length.

@@ -42,7 +42,7 @@ func (s *Safety) Add(o *Safety) {
 	s.Decisions, s.Equal = s.Decisions+o.Decisions, s.Equal+o.Equal
 }
 
-// Breach describes the first forbidden result, "" = none: more broken promises than 1.1 ×
+// Breach describes the first forbidden result, "" = no such result: more broken promises than 1.1 ×
 // the rules', an unbounded number of pods, a swing, or a decision that its journal does not
 // give again.
 func (s *Safety) Breach() string {

@@ -32,7 +32,7 @@ type Training struct {
 	Particles   int    `json:"particles"`
 	Workers     int    `json:"-"`
 	Traces      string `json:"traces"` // folder, "" = synthetic loads only
-	Checkpoint  string `json:"-"`      // folder, "" = none
+	Checkpoint  string `json:"-"`      // folder, "" = no checkpoint
 	// Journals is a folder with journals of one's own workloads, or the newest file of one, "" =
 	// no journals: their pieces are searched on in addition to the generated scenarios, and the
 	// last ones of each are for judging.

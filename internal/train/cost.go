@@ -11,13 +11,13 @@ import (
 const (
 	tieWeight      = .3  // of the summed squared free share, which a machine about to be spared has most of
 	rejectedWeight = 100 // per share of rejected demand
-	firstWeight    = 2   // per share of the volume that came after the first rejection
+	firstWeight    = 2   // per share of the volume that arrived after the first rejection
 )
 
 // Cost is the cost of a run, in units of the trace's volume bound: the machines it
 // opened (with departures the integral of their cost), a smooth tie-breaker and a
 // large price on unplaced items. On a fixed fleet, where the machines are given, it
-// is the rejected share and how early it begins.
+// is the rejected share and the time of its beginning.
 func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64, untied bool) float64 {
 	if r.Trace().Instance.Fleet == binpack.Fixed {
 		return penalty(run)

@@ -43,8 +43,8 @@ type Config struct {
 	Features  []string // nil = the default of model and knowledge
 	Start     *policy.Object
 	Rules     *Rules `json:",omitempty"` // search the settings of a rule instead of a model's weights
-	// Reach is how far from Start, as a fraction of the box, the search begins;
-	// 0 = anywhere.
+	// Reach is the distance from Start, as a fraction of the box, at which the
+	// search begins; 0 = anywhere.
 	Reach float64
 	// Untied leaves the tie-breaker out of the cost: on hundreds of machines it
 	// outweighs a machine.

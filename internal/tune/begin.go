@@ -81,7 +81,7 @@ func (r *run) note(format string, args ...any) {
 	r.out.Notes = append(r.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// teachesNothing is why every policy places alike; "" = they may differ.
+// teachesNothing is the reason why every policy places alike; "" = they may differ.
 func (r *run) teachesNothing() string {
 	one, pinned := true, true
 	for _, t := range r.traces {

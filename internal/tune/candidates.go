@@ -67,7 +67,7 @@ type candidate struct {
 // forGPUs are the rules that look at devices alone.
 var forGPUs = []string{"bestfit-fgd", "dotproduct-min", "gpupacking", "gpuclustering"}
 
-// spreading are rules to which it does not matter how full a machine is. An open fleet always
+// spreading are rules that ignore the utilisation of a machine. An open fleet always
 // offers them an empty machine, which no autoscaler would have started for them.
 var spreading = []string{"leastallocated", "balancedallocation"}
 

@@ -135,7 +135,7 @@ type Interval struct {
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
 
-// saving is how many percent less a policy costs than another, by a paired bootstrap over
+// saving is the saving of a policy over another in percent, by a paired bootstrap over
 // blocks and the orders within them. Draws in which neither costs anything do not count.
 func (m measure) saving(own, other losses, seed uint64) Interval {
 	draws := m.draws(own, other, seed)
@@ -152,7 +152,7 @@ func interval(draws []float64, mean, share float64) Interval {
 	return Interval{mean, draws[tail], draws[n-1-tail], draws[0]}
 }
 
-// Paired is how many percent less one policy costs than another, each by its costs on the same
+// Paired is the saving of one policy over another in percent, each by its costs on the same
 // days: by a bootstrap over days, with the middle share of its draws.
 func Paired(own, other []float64, share float64, seed uint64) Interval {
 	var a, b losses
@@ -188,7 +188,7 @@ func (m measure) draws(own, other losses, seed uint64) []float64 {
 	return draws
 }
 
-// percent is how many percent a is below b, less than 0 where it is above; -100 where b is 0.
+// percent is the percentage by which a is below b, negative where it is above; -100 where b is 0.
 func percent(a, b float64) float64 {
 	switch {
 	case a == b:

@@ -126,7 +126,7 @@ func splitByTime(traces []*trace.Trace, until []float64, choose float64) (split,
 // slack is the share of a block that the last one may lack.
 const slack = .05
 
-// blocks is how many blocks of a length a trace has.
+// blocks is the number of blocks of a length in a trace.
 func blocks(t *trace.Trace, until, unit float64) int {
 	return int((until-t.Events[0].Time)/unit + slack)
 }

@@ -120,7 +120,7 @@ func wrong(traces []*trace.Trace, seed uint64) []*trace.Trace {
 	return list
 }
 
-// spare is how much larger than the peak volume of a window the fleet is that it trains on.
+// spare is the ratio of a training fleet to the peak volume of its window.
 const spare = 1.02
 
 // tightened are windows of a fixed fleet without the machines that their own peak does not
@@ -203,7 +203,7 @@ func (r *run) learn(ctx context.Context, m method, spans []span, seed uint64, st
 func (r *run) fixed() bool { return r.traces[0].Instance.Fleet == binpack.Fixed }
 
 const (
-	// perEvaluation is how many windows an evaluation replays; they change every renew
+	// perEvaluation is the number of windows that an evaluation replays; they change every renew
 	// generations.
 	perEvaluation = 2
 	renew         = 5

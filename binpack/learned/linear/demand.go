@@ -299,7 +299,7 @@ func (d *demand) restOf(a int32) int64 {
 	return rest
 }
 
-// expected is the capped forecast of an app, negative if there is none.
+// expected is the capped forecast of an app, negative without one.
 func (d *demand) expected(a int32) float64 {
 	if d.s.Known.Expected == nil {
 		return -1

@@ -288,8 +288,8 @@ func (g *grid) bySpans(b *bid, m int32, from, to float64) (narrowFrom, narrowTo 
 	return from, min(to, most)
 }
 
-// becomes is how full a machine becomes at least and at most, whose largest share and shares
-// of the pivots are in ranges.
+// becomes bounds the largest share after the placement on a machine whose largest share
+// and shares of the pivots are in ranges.
 func (b *bid) becomes(least, most float64, low, high [2]float64, exact bool) (from, to float64) {
 	p, q := low[0]+b.pivotLeast[0], low[1]+b.pivotLeast[1]
 	from = max(least, b.least, p, q)

@@ -26,7 +26,7 @@ type Policy struct {
 }
 
 // EmptyLast returns the policy that keeps empty machines of a fixed fleet back, too, where those
-// in use have room to spare, until none of them takes the item.
+// in use have room to spare, until no machine in use takes the item.
 func (p *Policy) EmptyLast() binpack.Policy {
 	last := *p
 	last.emptyLast = true
@@ -89,7 +89,7 @@ const (
 // A Scorer caches the part of the score that depends on amounts alone for each
 // profile (a demand vector) and machine, and the pressure of the apps that could
 // still use a place for each shape and machine. Both caches follow the state's
-// journal: a placement costs only what it changed, a candidate a few additions.
+// journal: a placement costs only its changes, a candidate a few additions.
 type Scorer struct {
 	p *Policy
 	s *binpack.State

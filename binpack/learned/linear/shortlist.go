@@ -79,7 +79,7 @@ func (t *tender) closes(l *Scorer, b int32) float64 {
 func (t *tender) openOf(allowed int32) float64 { return t.open * float64(allowed-1) }
 
 // limit is the most that the score can be without open where the largest used ÷ capacity
-// after the placement is between two values. rise is how much it can rise.
+// after the placement is between two values. rise is its largest increase.
 func (t *tender) limit(least, most, rise float64) float64 {
 	const edge = 1 - smallShare
 	least, most = least-tiny, min(most, 1)+tiny
@@ -170,7 +170,7 @@ func (l *Scorer) searchUnused(t *tender) {
 	}
 }
 
-// boundCells finds the cells whose machines may win, and by how much at most.
+// boundCells finds the cells whose machines may win, and their highest scores.
 func (l *Scorer) boundCells(t *tender) {
 	g := l.grid
 	g.limits = g.limits[:0]

@@ -44,8 +44,8 @@ type scorer struct {
 	fits   []uint64 // [machine*words + w] planned machines it may be
 	clean  []bool   // [machine] its items are part of some reservation
 
-	of    []int32  // [machine] planned machine, -1 = none
-	owner []int32  // [planned machine] machine, -1 = none
+	of    []int32  // [machine] planned machine, -1 = not assigned
+	owner []int32  // [planned machine] machine, -1 = not assigned
 	open  []uint64 // planned machines without a machine
 	seen  []uint64 // scratch of augment
 	left  []int64  // [kind] machines that may be opened beyond the plan
@@ -209,8 +209,8 @@ func (l *scorer) closes(m, other, own int32) bool {
 	return false
 }
 
-// spareRoom returns what is free on machine m, per dimension, once all items that
-// planned machine i reserves there have arrived.
+// spareRoom returns the free amounts of machine m, per dimension, once all items
+// that planned machine i reserves there have arrived.
 func (l *scorer) spareRoom(m, i int32) []int64 {
 	dims := len(l.capacity)
 	spare := l.spare[int(m)*dims : (int(m)+1)*dims]

@@ -18,14 +18,14 @@ const (
 	Devices                       // a dimension is one of devices
 	OneDimension                  //
 	Plain                         // there are no limits per machine and no rules
-	Forecast                      // something is expected of an app
+	Forecast                      // items are expected of an app
 	Departures                    // items leave
 	Several                       // there are three dimensions or more
 	Wide                          // there are so many dimensions that they are steps of curves
-	Again                         // an app has come in more than one request
-	Batches                       // a request has asked for several items
-	Roomy                         // the fleet is fixed and so loose that a peak still to come fits, too
-	Mixed                         // machines differ in what they cost or hold, by more than a twentieth
+	Again                         // an app has arrived in more than one request
+	Batches                       // a request was for several items
+	Roomy                         // the fleet is fixed and so loose that a later peak fits, too
+	Mixed                         // machines differ in cost or capacity, by more than a twentieth
 	allFacts     = 1<<iota - 1
 )
 

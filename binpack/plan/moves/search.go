@@ -29,7 +29,7 @@ type effort struct {
 }
 
 var (
-	// thorough is for a plan that somebody waits for.
+	// thorough is for a plan that a user waits for.
 	thorough = effort{steps: 100, look: 512, lookPairs: 64, room: 4, tries: 150, failures: 500}
 	// quick is for a search after each item.
 	quick = effort{steps: 40, look: 96, lookPairs: 24, pairs: 3, room: 4, tries: 4, failures: 24}

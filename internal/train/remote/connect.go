@@ -28,7 +28,7 @@ type Access struct {
 // ReadSecret returns the secret that a file holds.
 func ReadSecret(path string) (string, error) { return secret(path) }
 
-// patience is how long a server may take to appear.
+// patience is the timeout for a server to appear.
 const patience = 30 * time.Second
 
 // A Conn is a connection to a server. It reconnects by itself.

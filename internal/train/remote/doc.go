@@ -15,7 +15,7 @@
 // when its value is stored, and the trainer a value when it is in the checkpoint. A
 // task whose worker falls silent is given to another. A task that was given out more
 // than [Deliveries] times, or whose evaluation fails, ends the run with an error. The
-// trainer sends again what a server lost.
+// trainer sends lost messages again.
 //
 // Only equal programs give equal values: a worker takes part only if it runs the
 // same file as the trainer (SHA-256).

@@ -18,7 +18,8 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/train"
 )
 
-// Any client that may publish on the server determines what a worker fetches, so it is bounded.
+// Any client that may publish on the server determines the objects that a worker fetches, so
+// they are bounded.
 const (
 	maxJob          = 16 << 20  // bytes of the job
 	maxArchive      = 256 << 20 // bytes of the archives of a run
@@ -62,7 +63,7 @@ func (c *candidate) failed(now time.Time) string {
 	return "trying again"
 }
 
-// An attempt is how a try to join a run ended.
+// An attempt is the outcome of a try to join a run.
 type attempt struct {
 	candidate *candidate
 	run       string
@@ -239,7 +240,7 @@ func parseJob(data []byte) (m jobMessage, err error) {
 	return m, err
 }
 
-// maxUnpacked is how many bytes an archive may hold.
+// maxUnpacked is the most bytes that an archive may hold.
 func maxUnpacked(archive []byte) int64 {
 	return max(unpackedAtLeast, unpackedTimes*int64(len(archive)))
 }

@@ -20,7 +20,7 @@ import (
 // protocol is raised when the messages change.
 const protocol = 1
 
-// Deliveries is how often a task is given out before it counts as poison.
+// Deliveries is the number of deliveries of a task after which it counts as poison.
 const Deliveries = 5
 
 const (
