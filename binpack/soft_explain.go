@@ -65,7 +65,7 @@ func (s *State) explainPreferences(scorer Scorer, item Item, candidates []int32,
 	return p
 }
 
-// explainTrade adds the price of preferences to the terms of the first two, where they are
+// explainTrade adds the value of preferences to the terms of the first two, where they are
 // part of the score.
 func (s *State) explainTrade(item Item, e *Explanation, candidates []int32) {
 	if s.Care.Mode != SoftTrade || !s.hasTerms(item.App) || e.Chosen == nil {

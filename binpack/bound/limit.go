@@ -98,7 +98,7 @@ func newTerm(inst *binpack.Instance, held []int64) term {
 	return term{fleet: f, cheap: runningSums(cheap, true)}
 }
 
-// need is the need of one group: machines and their cost. Short marks too few
+// need is the number of machines that one group needs, and their cost. Short marks too few
 // machines for it.
 type need struct {
 	machines int

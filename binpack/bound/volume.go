@@ -280,7 +280,7 @@ func reach(steps []step, load wide) (s step, full int, rest uint64, ok bool) {
 	return s, int(q), rest, true
 }
 
-// wide is an unsigned sum of up to 128 bits: single values reach 2⁵⁰ and counts
+// wide is an unsigned sum of up to 128 bits: single values reach 2⁵⁰ and counts may
 // exceed 2³¹, so sums may pass 64 bits.
 type wide struct{ hi, lo uint64 }
 

@@ -17,7 +17,7 @@ type Uplinks struct {
 
 // UplinksOf measures the placed items of a state by the demands of inst in a dimension, which may be larger
 // than those of the state's own instance. Traffic of a pair ([binpack.Pair]) with both ends on a machine
-// leaves its uplink alone. A load above limit, a share of the capacity, counts as over. Lines of machines
+// does not load its uplink. A load above limit, a share of the capacity, counts as over. Lines of machines
 // that have another capacity than in the state are in raised.
 func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, raised map[int32]float64) Uplinks {
 	var u Uplinks

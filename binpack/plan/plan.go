@@ -46,7 +46,7 @@ type Options struct {
 	Watch func(Progress)
 }
 
-// Progress is the progress of a [Pack].
+// Progress is the intermediate state of a [Pack].
 type Progress struct {
 	Steps    int   // of all searches so far
 	Machines int   // that are open in the search that reports

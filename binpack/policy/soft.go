@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Soft is the weight of the apps' preferences. It is no part of the digest.
+// Soft sets how much the apps' preferences count. It is no part of the digest.
 type Soft struct {
 	Mode  binpack.SoftMode `yaml:"mode,omitempty" json:"mode,omitempty"`
 	Loss  float64          `yaml:"loss,omitempty" json:"loss,omitempty"`

@@ -145,8 +145,8 @@ func rivals(list []Comparison) []sheet.Chart {
 	return []sheet.Chart{{SVG: svg, Caption: v.Title + ". A dot is a trace; on the diagonal both cost the same, below it " + shortName(subject.Policy) + " costs less: " + strings.TrimPrefix(v.About, shortName(subject.Policy)+" ")}}
 }
 
-// assumptions are the facts that the traces lack, and that hence do not count. Those of a cluster have more
-// of them.
+// assumptions are the facts that the traces lack, and that hence do not count. Traces of a cluster lack
+// more of them.
 func assumptions(list []Comparison) (lines []string) {
 	some := func(is func(t *Trace) bool) bool {
 		return slices.ContainsFunc(list, func(c Comparison) bool { return is(&c.Trace) })

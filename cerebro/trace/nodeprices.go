@@ -18,7 +18,7 @@ type NodePrice struct {
 var nodePriceColumns = []string{"instance_type", "capacity_type", "region", "price_per_hour", "currency"}
 
 // ReadNodePrices reads a file of node prices: CSV with the columns instance_type, capacity_type (on-demand,
-// spot or reserved), region, price_per_hour (more than 0) and, optionally currency, the same in all lines.
+// spot or reserved), region, price_per_hour (more than 0) and optionally currency, the same in all lines.
 // Of the first three an empty field matches all. currency is "" where no column names it.
 func ReadNodePrices(path string) (list []NodePrice, currency string, err error) {
 	f, err := os.Open(path)

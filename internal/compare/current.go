@@ -146,7 +146,7 @@ func (d *drain) emptiest() []int32 {
 	return list
 }
 
-// empty moves all items off a machine, or no item, and reports which.
+// empty moves all items off a machine, or no item, and reports whether it did.
 func (d *drain) empty(m int32) bool {
 	type move struct{ app, to int32 }
 	var moves []move

@@ -26,7 +26,7 @@ type Agent struct {
 	Name string
 	// Policy of a learned agent, nil for the others.
 	Policy *learned.Policy
-	// Begin is the phase in which it begins in addition to hpa+vpa; empty = it acts without phases.
+	// Begin is the phase in which it begins next to hpa+vpa; empty = it acts without phases.
 	Begin mpa.LearningPhase
 	file  []byte // of the policy
 	// Network of an agent "ddpg", nil for the others, with the digest of its file.

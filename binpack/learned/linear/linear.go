@@ -330,7 +330,7 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 }
 
 // spareShare is the ratio of the capacity of a fixed fleet's machines in use to the living items
-// from which an empty machine is kept back. On fleets of 1.5 times the volume bound it takes as
+// above which an empty machine is kept back. On fleets of 1.5 times the volume bound it takes as
 // many machines as Best-Fit (seeds 600000 to 600005, 2 orders); with 1.18 it takes 2 % more, with
 // 1.21 5 %.
 const spareShare = 1.15

@@ -236,7 +236,7 @@ func (l *Scorer) searchClosed(t *tender) {
 }
 
 // most is the most that the score of a machine can be without the bonus for closed
-// apps, exactly enough to decide whether it may win with the bonus closed; minus
+// apps, exactly enough to decide whether it may win with closed added; minus
 // infinity where the item does not fit.
 func (l *Scorer) most(t *tender, m int32, closed float64) float64 {
 	g := l.grid
@@ -285,7 +285,7 @@ func (g *grid) findClosed(l *Scorer, t *tender) {
 	}
 }
 
-// tenderScore is the score of a machine without the apps that the item closes on most
+// tenderScore is the score of a machine without the terms of the apps that the item closes on most
 // machines; minus infinity where the item does not fit or the score is below least.
 func (l *Scorer) tenderScore(t *tender, m int32, least float64) float64 {
 	base, top, ok := l.tenderAmounts(t, m)

@@ -106,8 +106,8 @@ func (l *scorer) findClean(m int32, row []uint64) bool {
 }
 
 // findBeside fills row for a machine whose items no planned machine holds: with the
-// planned machines of whose items most have arrived, less those that have lost
-// their room.
+// planned machines of which most has arrived, less the amounts that have lost their
+// room.
 func (l *scorer) findBeside(m int32, row []uint64) {
 	clear(row)
 	k := l.s.KindOf(m)
