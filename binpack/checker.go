@@ -58,11 +58,11 @@ func NewChecker(inst *Instance) *Checker {
 // Machines is the number of machines that hold an item.
 func (c *Checker) Machines() int { return c.active }
 
-// Items is the number of items that stand on machines.
+// Items is the number of items on machines.
 func (c *Checker) Items() int { return c.items }
 
-// Initial books an item as it was found, also when it breaks constraints. The error says
-// that the machine does not exist; then nothing is booked.
+// Initial books an item as it was found, also when it breaks constraints. It fails, and
+// books nothing, if the machine does not exist.
 func (c *Checker) Initial(app, line, index int32, devices []Device) error {
 	at, err := c.at(line, index)
 	if err != nil {
@@ -96,8 +96,8 @@ func (c *Checker) Place(app, line, index int32, devices []Device) error {
 	return fmt.Errorf("%s on %s: %w", c.inst.Apps[app].Name, c.name(at), errors.Join(bad...))
 }
 
-// Remove removes an item with its devices from a machine. The error says that it is not
-// there; then nothing changes.
+// Remove removes an item with its devices from a machine. It fails, and changes
+// nothing, if the item is not there.
 func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 	at, err := c.at(line, index)
 	if err != nil {
@@ -244,8 +244,8 @@ func (c *Checker) judgeRules(app int32, at position) []error {
 	return bad
 }
 
-// judgeSpread: a second item on a machine only when the group, this item
-// included, stands on at least min(spread, its living items) machines.
+// judgeSpread: a second item on a machine only when the group, this item included,
+// is on at least min(spread, its living items) machines.
 func (c *Checker) judgeSpread(app int32, at position) []error {
 	group := c.inst.Apps[app].Group
 	g, spread := &c.groups[group], c.inst.Groups[group].SpreadMin
@@ -256,8 +256,8 @@ func (c *Checker) judgeSpread(app int32, at position) []error {
 	return nil
 }
 
-// share is what an item of an app takes of one device; 0 when the dimension has
-// no devices.
+// share is the amount of one device that an item of an app takes; 0 when the
+// dimension has no devices.
 func (c *Checker) share(app int32, dev Device) int64 {
 	if dev.Dimension < 0 || int(dev.Dimension) >= len(c.inst.Dimensions) || !c.inst.Dimensions[dev.Dimension].Device {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// judgeZone checks the hard limits and rules by zone after an item has come to a machine.
+// judgeZone checks the hard limits and rules by zone after a machine has received an item.
 func (c *Checker) judgeZone(app int32, at position) []error {
 	var bad []error
 	group, zone := c.inst.Apps[app].Group, c.inst.Machines[at.line].Zone

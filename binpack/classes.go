@@ -16,7 +16,7 @@ type classes struct {
 	free  [][]int64 // [dimension][index into live]: their free amounts
 	head  []int32   // [index into live]: the member with the lowest index
 	many  []bool    // [index into live]: there is more than one member
-	heads []int32   // hash table: first class of a chain, -1 = none; a power of two long
+	heads []int32   // hash table: first class of a chain, -1 = no class; a power of two long
 	ready bool      // set up for the present machines
 	off   bool      // grouping does not pay for this state
 	tries int
@@ -29,7 +29,7 @@ type class struct {
 	kind    int32
 	empty   bool // its machines hold no item
 	hash    uint64
-	next    int32 // of the same chain, -1 = none
+	next    int32 // of the same chain, -1 at its end
 	at      int   // index into live
 	low     int   // the first word of words that is not 0
 }
@@ -249,11 +249,10 @@ func (s *State) sameAmounts(cl *class, m int32) bool {
 // fewClasses is the number of classes below which all are searched.
 const fewClasses = 128
 
-// representatives appends to buf the lowest position of every class that takes the app.
-// With many classes, if that is not the class's first machine, it appends the first one
-// instead and notes the class in pending, which is then as long as buf and holds -1
-// elsewhere. Searching a machine in every class took most of the time, and only a
-// class that may come first needs one (see settle). 1.8x with Best Fit on 100,000 machines, 1.1x on churn with 8,000.
+// representatives appends to buf the lowest position of every class that takes the app. With many classes, if that is
+// not the class's first machine, it appends the first one instead and records the class in pending, which is then as
+// long as buf and holds -1 elsewhere. Searching a machine in every class took most of the time, and only a class that
+// may rank first needs one (see settle). 1.8x with Best Fit on 100,000 machines, 1.1x on churn with 8,000.
 func (s *State) representatives(app int32, buf, pending []int32) (machines, classes []int32) {
 	c := &s.classes
 	a := &s.inst.Apps[app]
@@ -308,10 +307,9 @@ func (c *classes) roomy(demand []int64, at int) bool {
 	return true
 }
 
-// firstAllowed is the lowest position of a class that takes the app, -1 when
-// there is none. A class has few members spread over all machines, so it reads only the
-// words of the bitset that are not 0 (a replay of churn on 10,000 machines is 1.55x as
-// fast).
+// firstAllowed is the lowest position of a class that takes the app, -1 when no class
+// has one. A class has few members spread over all machines, so it reads only the words
+// of the bitset that are not 0 (a replay of churn on 10,000 machines is 1.55x as fast).
 func (s *State) firstAllowed(cl *class, group int32, blocked []uint64) int32 {
 	narrow := s.narrow(group)
 	best := int32(-1)

@@ -6,11 +6,11 @@ type groupInfo struct {
 	apps    []int32
 	limit   int32
 	spread  int32
-	effects []Effect // what one more of this group may block
+	effects []Effect // rules by which one more of this group may block others
 	into    []Rule   // rules (A, this, k)
 	out     []Rule   // rules (this, B, k)
 	simple  bool     // all effects happen with the first item
-	capped  bool     // a rule (A, this, k > 0) limits the group beside A
+	capped  bool     // a rule (A, this, k > 0) limits the group on a machine with A
 }
 
 // An Effect of a group on another: with at least Own items of the group and
@@ -88,7 +88,7 @@ func (s *State) BlockedApps(m int32) []uint64 {
 	return s.blockedBy[row : row+s.appWords]
 }
 
-// Effects lists what items of a group may close machines to. Read only.
+// Effects lists the effects by which items of a group may close machines. Read only.
 func (s *State) Effects(group int32) []Effect { return s.groups[group].effects }
 
 // Count is the number of items of a group on a machine.
@@ -108,8 +108,8 @@ func (s *State) spreadAllows(app, m int32) bool {
 	return spread <= 1 || s.onGroup[g] >= spread || s.Count(g, m) == 0
 }
 
-// close updates what machine m is blocked for after the count-th item of a
-// group has come.
+// close updates which apps machine m is blocked for after the count-th item of a
+// group arrived.
 func (s *State) close(group, m, count int32) {
 	gi := &s.groups[group]
 	if gi.limit > 0 && count >= gi.limit || gi.capped && s.groupBlocked(group, m) {

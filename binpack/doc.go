@@ -8,5 +8,5 @@
 // ([State.Candidates], [State.Rank], its first [State.Choose], and [State.Explain])
 // and an independent slow checker ([Checker]).
 //
-// It knows nothing of Kubernetes, of files, of clocks and of random numbers.
+// It uses no Kubernetes, no files, no clocks and no random numbers.
 package binpack

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// A Reason says why a machine does not take an item.
+// A Reason is the reason why a machine does not take an item.
 type Reason struct {
 	Kind ReasonKind
 	// Index is the dimension of TooSmall and NoDevice, and of RuleForbids the
@@ -25,8 +25,8 @@ const (
 	WrongType
 	LimitReached
 	RuleForbids
-	SpreadWanted // the group must stand on more machines first
-	NoZone       // the machine has none
+	SpreadWanted // the group must be on more machines first
+	NoZone       // the machine has no zone
 	Uneven       // the zone would hold too many more than another one
 )
 
@@ -123,19 +123,19 @@ type Term struct {
 type Explainer interface {
 	Scorer
 	// Explain gives for a candidate the terms whose contributions add up to its
-	// score (to the rounding of sums); none where the score has no parts.
-	// Terms come in the same order for all candidates.
+	// score (to the rounding of sums); an empty list where the score has no parts.
+	// Terms are in the same order for all candidates.
 	Explain(item Item, m int32) []Term
 }
 
 // An Explanation takes a ranking apart.
 type Explanation struct {
 	Candidates int     // machines that were compared
-	Choice     *Choice // of a [Switch]; nil = the scorer is none
-	// Chosen is nil when there was none to choose, RunnerUp when there was one.
+	Choice     *Choice // of a [Switch]; nil = the scorer is not one
+	// Chosen is nil without a candidate, RunnerUp with fewer than two.
 	Chosen, RunnerUp *Candidate
 	Tied             int // other candidates with the score of the chosen one
-	// Fleet says whether empty machines were kept back; nil = the policy never does.
+	// Fleet reports whether empty machines were kept back; nil = the policy never does.
 	Fleet *FleetTarget
 	// Preferences is nil where the item prefers nothing and no share of its app counts.
 	Preferences *Preferences
@@ -147,10 +147,10 @@ type Explanation struct {
 type Candidate struct {
 	Machine     int32
 	Line, Index int32
-	Items       int32   // that stand on it
+	Items       int32   // already on it
 	Free        []int64 // per dimension, before
 	Score       float64
-	Terms       []Term // of the score; none where it has no parts
+	Terms       []Term // of the score; empty where it has no parts
 }
 
 // Explain ranks candidates as [State.Rank] does, by the fallback where a score is
@@ -198,14 +198,14 @@ func (s *State) describe(scorer Scorer, item Item, r Ranked) *Candidate {
 	return c
 }
 
-// A FleetTarget says whether empty machines are kept back, and why.
+// A FleetTarget reports whether empty machines are kept back, with the reason.
 type FleetTarget struct {
 	KeptBack bool
 	Why      string
 	// Wanted is per dimension, where there is a target: in machines of the
 	// largest capacity.
 	Wanted []FleetWanted
-	By     string // what the volume is estimated by
+	By     string // the source of the volume's estimate
 }
 
 // FleetWanted is the target of a dimension.

@@ -17,9 +17,9 @@ type Kind struct {
 // pool holds the machines of one kind that are not in use, for open fleets.
 type pool struct {
 	lines []int32 // lines of the kind, in file order
-	line  int     // index into lines: those before have no machines left to come into being
+	line  int     // index into lines: those before have no more machines to create
 	empty []int32 // machines that are empty, not on offer
-	offer int32   // the machine on offer; -1 = none left
+	offer int32   // the machine on offer; -1 = all used
 }
 
 // compileKinds finds the kind of every line. In a cluster there may be as many kinds as
@@ -70,8 +70,8 @@ func (s *State) populate() {
 	}
 }
 
-// upcoming is the first line of a kind with machines still to come into being,
-// -1 when there is none.
+// upcoming is the first line of a kind with machines not yet created, -1 if there
+// is no such line.
 func (s *State) upcoming(p *pool) int32 {
 	for ; p.line < len(p.lines); p.line++ {
 		line := p.lines[p.line]
@@ -124,7 +124,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 	s.relieve(m)
 	s.kind = append(s.kind, k)
 	s.items = append(s.items, 0)
-	if len(s.contents) < cap(s.contents) { // reuse the list that stood here before a Reset
+	if len(s.contents) < cap(s.contents) { // reuse the list kept by a Reset
 		s.contents = s.contents[:m+1]
 	} else {
 		s.contents = append(s.contents, make([]Entry, 0, 8))

@@ -5,9 +5,9 @@ import "slices"
 // AddApp adds an app behind the others and returns its index. Nothing else changes: the
 // state is that of the larger instance, with the same items and the same history.
 //
-// app.Group is an index; with the number of groups, group comes into being. at is the
-// app's place among those of its group: models add floats in that order. The cost does
-// not depend on the number of apps, but for memory that grows by half at a time.
+// app.Group is an index; with the number of groups, group is created. at is the app's
+// place among those of its group: models add floats in that order. The cost does not
+// depend on the number of apps, but for memory that grows by half at a time.
 func (s *State) AddApp(app App, group Group, at int) int32 {
 	a := int32(len(s.inst.Apps))
 	s.inst.Apps = append(s.inst.Apps, app)
@@ -104,7 +104,7 @@ func (s *State) widen(stride int) {
 // AddRules adds rules behind the others. Machines that they close, or that hold one of
 // their groups, have changed. The cost does not depend on the number of apps.
 func (s *State) AddRules(rules []Rule) {
-	partners := map[int32][]int32{} // by group that stands somewhere: those it may close a machine to
+	partners := map[int32][]int32{} // by group with items: those it may close a machine to
 	for _, r := range rules {
 		s.inst.Rules = append(s.inst.Rules, r)
 		s.compileRule(r)

@@ -2,19 +2,19 @@ package binpack
 
 import "math/bits"
 
-// Known is a policy's knowledge beyond the past. Slices have one value per
-// app; nil means not known.
+// Known is a policy's knowledge beyond the past. Slices have one value per app; nil
+// = unknown.
 type Known struct {
 	Expected []float64 // forecast of items alive at the same time; negative = not given
 	Lifetime []float64 // mean seconds; negative = not given
 	Total    []int64   // true number of items (with deletes: at the true peak)
-	// Elapsed is the elapsed share of the arrival period, 0 … 1; negative
-	// when there is no clock.
+	// Elapsed is the elapsed share of the arrival period, 0 … 1; negative without a
+	// clock.
 	Elapsed float64
 }
 
-// A Change says that a machine changed because an item of App came or went;
-// App is -1 when the machine only came on offer or left it.
+// A Change records that a machine changed because an item of App arrived or left;
+// App is -1 when the machine itself was added to or removed from the offer.
 type Change struct {
 	Machine, App int32
 }
@@ -26,9 +26,9 @@ func (s *State) note(m, app int32) {
 	s.version[m] = uint32(s.journalSeq)
 }
 
-// Changes appends to buf the changes since the journal number seq and returns
-// the number to ask with next time. all is true, and nothing appended, when the
-// journal does not reach back that far: everything may have changed.
+// Changes appends to buf the changes since the journal number seq and returns the
+// number for the next call. all is true, and nothing appended, when the journal
+// does not reach back that far: everything may have changed.
 func (s *State) Changes(seq uint64, buf []Change) (changes []Change, next uint64, all bool) {
 	if s.journalSeq-seq > journalSize {
 		return buf, s.journalSeq, true
@@ -50,7 +50,7 @@ func (s *State) SeenTotal() int64 { return s.seenAll }
 
 // Sample is the number of items of each app that had arrived when the number of
 // requests was last a power of four, and that number; a state whose history was
-// restored has none until the next. Read only.
+// restored has no sample until the next. Read only.
 func (s *State) Sample() (seen []int64, requests int64) { return s.sampled, s.sampledAt }
 
 // SumSquares is the sum of squared request sizes, per app. Read only.
@@ -62,7 +62,7 @@ func (s *State) LastArrival() int32 { return s.lastArrival }
 // RequestCount is the number of requests that arrived.
 func (s *State) RequestCount() int64 { return s.requestsAll }
 
-// Came is the number of apps that a request has come of.
+// Came is the number of apps with at least one request.
 func (s *State) Came() int64 { return s.came }
 
 // Arrive records that a request for count items of an app has arrived. Drivers
@@ -83,12 +83,12 @@ func (s *State) Arrive(app, count int32) {
 	}
 }
 
-// sampleAt reports whether arrivals are sampled with the n-th request: when n is
-// a power of four. What is learned from a sample then costs little, and is a
+// sampleAt reports whether arrivals are sampled with the n-th request, which holds
+// when n is a power of four. Learning from a sample then costs little, and is a
 // function of the state all the same.
 func sampleAt(n int64) bool { return n&(n-1) == 0 && bits.TrailingZeros64(uint64(n))%2 == 0 }
 
-// A History is what a state knows of the past beyond what stands.
+// A History holds a state's facts about the past that its present items do not show.
 type History struct {
 	Seen, Requests, SumSquares []int64  // per app
 	LastUsed, Opened           []uint64 // per machine
@@ -96,8 +96,8 @@ type History struct {
 	LastArrival                int32
 }
 
-// Restore replaces what the state knows of the past. Drivers whose machines or
-// apps changed use it after they have booked what stands into a new state.
+// Restore replaces the state's history. Drivers whose machines or apps changed use
+// it after they have booked the present items into a new state.
 func (s *State) Restore(h History) {
 	copy(s.seen, h.Seen)
 	copy(s.requests, h.Requests)

@@ -25,7 +25,7 @@ type Instance struct {
 	Rules      []Rule        // about a machine
 	ZoneRules  []Rule        // about a zone
 	Pairs      []Pair        // of apps with traffic between them
-	// MaxShareOfApp is as in [Care], for policies that state none; 0 = 1, no limit.
+	// MaxShareOfApp is as in [Care], for policies that do not state it; 0 = 1, no limit.
 	MaxShareOfApp float64
 }
 
@@ -43,11 +43,11 @@ type Dimension struct {
 	Device bool
 }
 
-// Fleet says which machines may be used.
+// Fleet is the rule for which machines may be used.
 type Fleet uint8
 
 const (
-	// Fixed fleets have exactly the listed machines; what does not fit is unplaced.
+	// Fixed fleets have exactly the listed machines; an item that does not fit is unplaced.
 	Fixed Fleet = iota
 	// Open fleets offer the machines that hold an item and one empty machine
 	// of each kind.
@@ -68,7 +68,7 @@ type MachineLine struct {
 	Count    int     // Unlimited in open fleets only
 	Cost     float64 // of one machine
 	Capacity []int64 // per dimension, in units
-	Zone     string  // "" = none: it takes nothing that [ZoneLimits] bind
+	Zone     string  // "" = no zone: it takes no items that [ZoneLimits] bind
 }
 
 // A Group is a set of apps whose items are counted together by limits, spread
@@ -76,7 +76,7 @@ type MachineLine struct {
 type Group struct {
 	Name      string
 	Limit     int32 // items per machine; 0 = no limit
-	SpreadMin int32 // distinct machines before any machine takes a second; 0 or 1 = none
+	SpreadMin int32 // distinct machines before any machine takes a second; 0 or 1 = no spread
 	Zone      ZoneLimits
 }
 
@@ -89,8 +89,8 @@ type App struct {
 	Expected float64 // items alive at the same time, as forecast; negative = not given
 	Lifetime float64 // mean seconds, as forecast; negative = not given
 	Soft     []SoftTerm
-	// Declared is what a share of the app is of, see [Care]; 0 = Expected, negative = nothing
-	// declares items of it, and no share counts.
+	// Declared is the number of items that a share of the app refers to, see [Care]; 0 =
+	// Expected, negative = nothing declares items of it, and no share counts.
 	Declared float64
 }
 

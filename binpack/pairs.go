@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// A Pair says what each item of an app sends to the items of another, or of its own app. Pairs of
-// an app with several apps of a group are one, with the group: the largest of their Bits counts.
+// A Pair is the traffic that each item of an app sends to the items of another, or of its own
+// app. Pairs of an app with several apps of a group are one, with the group: the largest of their
+// Bits counts.
 type Pair struct {
 	App, Other int32
 	Bits       float64 // a second, above 0
@@ -17,8 +18,8 @@ type Pair struct {
 	Paired bool
 }
 
-// A Sending is what each item of an app sends to those of a group. Its text is GROUP=BITS, or
-// GROUP=BITS:paired.
+// A Sending is the traffic that each item of an app sends to the items of a group. Its text
+// is GROUP=BITS, or GROUP=BITS:paired.
 type Sending struct {
 	Group  string
 	Bits   int64 // a second, from 1 to MaxValue

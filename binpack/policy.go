@@ -9,19 +9,19 @@ type Item struct {
 	Serial uint64 // running number of the item in its replay or cluster
 }
 
-// Knowledge is what a policy may know of the future (see the levels).
+// Knowledge is the level of knowledge of the future that a policy has (see the levels).
 type Knowledge uint8
 
 const (
-	// K0 knows the item, the machines, the constraints and the past.
+	// K0 covers the item, the machines, the constraints and the past.
 	K0 Knowledge = iota
-	// K0Clock also knows the elapsed share of the arrival period.
+	// K0Clock adds the elapsed share of the arrival period.
 	K0Clock
-	// K1 also knows a forecast per app, possibly wrong.
+	// K1 adds a forecast per app, possibly wrong.
 	K1
-	// K1Clock knows the forecast and the elapsed share.
+	// K1Clock covers the forecast and the elapsed share.
 	K1Clock
-	// K2 knows the true number of items per app, not their order.
+	// K2 covers the true number of items per app, not their order.
 	K2
 )
 
@@ -48,8 +48,8 @@ func (k Knowledge) Clock() bool { return k == K0Clock || k == K1Clock }
 // Forecast reports whether the level includes expected counts per app.
 func (k Knowledge) Forecast() bool { return k == K1 || k == K1Clock }
 
-// A Policy decides where items go. The same value serves any number of states
-// at the same time.
+// A Policy decides on the machines of items. The same value serves any number of
+// states at the same time.
 type Policy interface {
 	// Knowledge is the level whose facts the policy reads from a State; the
 	// driver hides the others.
@@ -81,11 +81,11 @@ type ClassScorer interface {
 // function of the state alone.
 type Switch interface {
 	Scorer
-	// Deciding returns the scorer that decides in the present state, and what it is.
+	// Deciding returns the scorer that decides in the present state, and its description.
 	Deciding() (Scorer, Choice)
 }
 
-// A Choice is what a [Switch] leaves a decision to.
+// A Choice is the policy to which a [Switch] leaves a decision.
 type Choice struct {
 	Name      string
 	Digest    string // of the policy
@@ -117,33 +117,32 @@ type Grower interface {
 	Grows()
 }
 
-// A Shortlister is a Scorer that can tell for many machines that they will not
-// win without scoring them.
+// A Shortlister is a Scorer that can rule out many machines without scoring them.
 type Shortlister interface {
 	Scorer
 	// Contenders appends to buf the machines that take the item, by ascending
-	// index, without some that do not have the highest score. known is false
-	// when it cannot tell; buf is as it was then.
+	// index, without some that do not have the highest score. known is false, and
+	// buf unchanged, when it cannot determine them.
 	Contenders(item Item, buf []int32) (contenders []int32, known bool)
 }
 
-// A DeviceChooser picks the devices for an item that goes to a machine. free
+// A DeviceChooser picks the devices for an item that is placed on a machine. free
 // holds the free share of each device of the dimension, in units of 1/One; the
 // chosen indices are appended to devices.
 type DeviceChooser interface {
 	ChooseDevices(item Item, machine int32, dimension int, free []int64, devices []int32) []int32
 }
 
-// SmallestDevices is the choice of devices for scorers that make none: entirely
-// free ones for a demand of at least one, else the one with the smallest
-// sufficient share; the lowest index first. It is here for a [DeviceChooser] that
-// decides for some items only.
+// SmallestDevices is the choice of devices for scorers without a choice: entirely
+// free ones for a demand of at least one, else the one with the smallest sufficient
+// share; the lowest index first. It serves a [DeviceChooser] that decides for some
+// items only.
 func SmallestDevices(free []int64, need, one int64, devices []int32) []int32 {
 	return smallestDevices(free, need, one, devices)
 }
 
-// ErrNoFit says that no machine takes the item.
+// ErrNoFit is returned when no machine takes the item.
 var ErrNoFit = errors.New("no machine takes the item")
 
-// ErrNotFinite says that a scorer returned NaN or an infinity.
+// ErrNotFinite is returned when a scorer gave NaN or an infinity.
 var ErrNotFinite = errors.New("score is not finite")

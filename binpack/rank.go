@@ -12,20 +12,20 @@ type Ranked struct {
 }
 
 // prefers is the tie-break, and the only one: it reports whether machine a with
-// score x comes before machine b with score y. Higher scores come first, equal
-// scores go to the lower position.
+// score x ranks before machine b with score y. A higher score ranks first, and of
+// equal scores the lower position.
 func (s *State) prefers(a int32, x float64, b int32, y float64) bool {
 	return x > y || x == y && s.Before(a, b)
 }
 
 // Rank replaces buf by the first top of the candidates in the order of preference.
-// Candidates take the item (see [State.Candidates]); they may come in any order.
-// The error is ErrNotFinite: one such score spoils the whole ranking.
+// Candidates take the item (see [State.Candidates]); they may be in any order. It
+// fails with ErrNotFinite: one such score invalidates the whole ranking.
 //
-// Only machines that the items of the app prefer are ranked, where [State.Care] says so.
+// Where [State.Care] demands it, only machines that the items of the app prefer are ranked.
 //
-// Every placement is the first of a ranking. A scheduler that has the last word
-// on where a pod goes asks for more than the first; a replay asks [State.Choose].
+// Every placement is the first of a ranking. A scheduler that makes the final
+// decision needs more than the first; a replay calls [State.Choose].
 func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf []Ranked) ([]Ranked, error) {
 	buf, scorer = buf[:0], deciding(scorer)
 	if s.cares(item.App) {
@@ -51,11 +51,11 @@ func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf 
 }
 
 // Choose returns the first of the ranking of all machines that take the item. It
-// leaves out machines that cannot come first, where the scorer tells which those
-// are ([ClassScorer], [Shortlister]). The error is ErrNoFit or ErrNotFinite.
+// leaves out machines that cannot rank first, where the scorer identifies them
+// ([ClassScorer], [Shortlister]). The error is ErrNoFit or ErrNotFinite.
 func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	scorer = deciding(scorer)
-	if s.cares(item.App) { // what tells who will not win knows no preferences
+	if s.cares(item.App) { // the scorer's shortlist ignores preferences
 		return s.chooseAmong(scorer, item)
 	}
 	s.candidates, s.pending = s.contenders(scorer, item, s.candidates[:0], s.pending[:0])
@@ -102,13 +102,12 @@ func (s *State) chooseAmong(scorer Scorer, item Item) (int32, error) {
 	return ranked[0].Machine, nil
 }
 
-// comesFirst reports whether candidate i comes before the best so far; -1 = none.
+// comesFirst reports whether candidate i ranks before the best so far; -1 = no best yet.
 func (s *State) comesFirst(i, best int, out []float64) bool {
 	return best < 0 || s.prefers(s.candidates[i], out[i], s.candidates[best], out[best])
 }
 
-// score asks the scorer for the scores of candidates; they are valid until the next
-// call.
+// score returns the scorer's scores of candidates, valid until the next call.
 func (s *State) score(scorer Scorer, item Item, candidates []int32) []float64 {
 	n := len(candidates)
 	if cap(s.scores) < n {
@@ -128,10 +127,10 @@ func (s *State) score(scorer Scorer, item Item, candidates []int32) []float64 {
 }
 
 // contenders appends to buf machines that take the item, among them the one that
-// the scorer ranks first. Those that stand for a class are noted in pending, see
-// representatives; it is empty when there are none.
+// the scorer ranks first. The classes of those that represent one are recorded in
+// pending, see representatives; without such machines it is empty.
 func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (machines, classes []int32) {
-	if s.ByZone(s.inst.Apps[item.App].Group) { // what tells who will not win knows no zones
+	if s.ByZone(s.inst.Apps[item.App].Group) { // the scorer's shortlist ignores zones
 		return s.Feasible(item.App, buf), pending
 	}
 	switch scorer := scorer.(type) {
@@ -147,7 +146,7 @@ func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (mach
 	return s.Feasible(item.App, buf), pending
 }
 
-// compare is negative when a comes before b in the order of preference.
+// compare is negative when a precedes b in the order of preference.
 func (s *State) compare(a, b Ranked) int {
 	switch {
 	case a.Machine == b.Machine:

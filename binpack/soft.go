@@ -17,7 +17,7 @@ type SoftTerm struct {
 	Group  int32 // whose items count
 }
 
-// SoftKind is what a [SoftTerm] prefers.
+// SoftKind is the kind of preference of a [SoftTerm].
 type SoftKind uint8
 
 // The kinds of terms. A term that holds on a machine adds its weight to the machine's
@@ -55,7 +55,7 @@ func ParseSoftTerm(text string) (term SoftTerm, group string, err error) {
 	return SoftTerm{Kind: SoftKind(kind), Zone: scope == 1, Weight: int32(weight)}, group, nil
 }
 
-// Text is what [ParseSoftTerm] reads.
+// Text returns the form that [ParseSoftTerm] reads.
 func (t SoftTerm) Text(group string) string {
 	scope := softScopes[0]
 	if t.Zone {
@@ -68,7 +68,7 @@ func (t SoftTerm) Text(group string) string {
 	return text
 }
 
-// SoftMode is what a policy does with preferences; "" is [SoftKeep].
+// SoftMode is a policy's handling of preferences; "" is [SoftKeep].
 type SoftMode string
 
 // The modes.
@@ -78,7 +78,7 @@ const (
 	SoftIgnore SoftMode = "ignore" // the policy decides alone
 )
 
-// Care is how far preferences bind a policy. The zero value keeps them all.
+// Care is the extent to which preferences bind a policy. The zero value keeps them all.
 type Care struct {
 	Mode  SoftMode
 	Loss  float64 // of keep: how far below the best soft score a machine may be
@@ -107,7 +107,7 @@ func (c Care) Validate() error {
 	return nil
 }
 
-// CareOf is what a policy states; the zero value where it states nothing.
+// CareOf returns the Care that a policy states, or the zero value.
 func CareOf(p Policy) Care {
 	if c, ok := p.(interface{ Care() Care }); ok {
 		return c.Care()
@@ -115,17 +115,17 @@ func CareOf(p Policy) Care {
 	return Care{}
 }
 
-// cares reports whether preferences bear on where an item of an app goes.
+// cares reports whether preferences affect the placement of an app's items.
 func (s *State) cares(app int32) bool {
 	return s.hasTerms(app) || s.shareLimit(app) > 0
 }
 
-// hasTerms reports whether soft terms bear on where an item of an app goes.
+// hasTerms reports whether soft terms affect the placement of an app's items.
 func (s *State) hasTerms(app int32) bool {
 	return len(s.inst.Apps[app].Soft) > 0 && s.Care.Mode != SoftIgnore
 }
 
-// shareLimit is how many items of an app's group a machine should hold at most; 0 = any
+// shareLimit is the most items of an app's group that a machine should hold; 0 = any
 // number.
 func (s *State) shareLimit(app int32) int32 {
 	share := s.Care.MaxShareOfApp
@@ -164,8 +164,8 @@ func (s *State) there(m int32) bool {
 	return !s.zones.elastic || s.items[m] > 0 || s.inst.Machines[s.line[m]].Count != Unlimited
 }
 
-// EmptyPenalty is what learned policies take off the score of an empty machine that they keep
-// back: more than any score.
+// EmptyPenalty is subtracted by learned policies from the score of an empty machine that they
+// keep back; it exceeds any score.
 const EmptyPenalty = 1e6
 
 // sellKeptBack gives machines that are kept back a score that preferences can outweigh: 1 less
@@ -185,7 +185,7 @@ func (s *State) sellKeptBack(candidates []int32, scores []float64) {
 	}
 }
 
-// bestThere is the best score of the machines that are there; −∞ where none is.
+// bestThere is the best score of the machines that are there; −∞ without one.
 func (s *State) bestThere(candidates []int32, scores []float64) float64 {
 	best := math.Inf(-1)
 	for i, m := range candidates {
@@ -231,7 +231,8 @@ func (s *State) GivenUp(app, m int32) (share float64, ok bool) {
 }
 
 // softScores are the soft scores of candidates, valid until the next call. They are sums of
-// whole numbers: what all candidates have, and what some machines and zones have beyond that.
+// whole numbers: a part of all candidates, and the additional parts of some machines and
+// zones.
 func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]
 	all := s.tally(terms, candidates)
@@ -247,7 +248,7 @@ func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 	return s.soft
 }
 
-// tally sums what terms add: on all machines, and in onMachine and inZone beyond that.
+// tally sums the scores of terms: over all machines, and in onMachine and inZone the additional ones.
 func (s *State) tally(terms []SoftTerm, candidates []int32) (all float64) {
 	s.onMachine = extend(s.onMachine, len(s.kind))
 	s.inZone = extend(s.inZone, max(1, len(s.zones.count)))
@@ -291,7 +292,8 @@ func extend(list []float64, n int) []float64 {
 	return list
 }
 
-// score is what a term adds where n items are that it looks at, and nowhere fewer than least.
+// score is the contribution of a term where n of the items that it counts are; least is
+// their lowest number on a candidate.
 func (t SoftTerm) score(n, least int32) float64 {
 	switch {
 	case t.Kind == Even:
@@ -305,7 +307,7 @@ func (t SoftTerm) score(n, least int32) float64 {
 // fewest is the fewest items that a term counts on, or in the zone of, any candidate.
 func (s *State) fewest(t SoftTerm, candidates []int32) int32 {
 	if !t.Zone && len(candidates) > len(s.holders[t.Group]) {
-		return 0 // one of them has none
+		return 0 // one of them has no such item
 	}
 	lowest, least := int32(0), int32(math.MaxInt32)
 	if t.Zone {

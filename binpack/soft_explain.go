@@ -2,23 +2,23 @@ package binpack
 
 import "slices"
 
-// Preferences say what the items' preferences did to a choice.
+// Preferences are the effects of the items' preferences on a choice.
 type Preferences struct {
 	Care  Care
 	Terms []TermHeld // of the app
-	// Limit is how many items of the group a machine should hold at most; 0 = any number.
+	// Limit is the most items of the group that a machine should hold; 0 = any number.
 	Limit int32
 	// Kept is the number of candidates that the policy decided among.
 	Kept int
 	// Soft is the chosen machine's soft score, Best the highest of any candidate below Limit.
 	Soft, Best float64
 	// Alone is the machine that the policy takes without preferences, nil where it is the
-	// chosen one. Price is how much higher its score is.
+	// chosen one. Price is its score less that of the chosen one.
 	Alone *Candidate
 	Price float64
 }
 
-// A TermHeld is what a soft term adds to the soft score of the chosen machine.
+// A TermHeld is the contribution of a soft term to the soft score of the chosen machine.
 type TermHeld struct {
 	Term  SoftTerm
 	Score float64
@@ -65,7 +65,7 @@ func (s *State) explainPreferences(scorer Scorer, item Item, candidates []int32,
 	return p
 }
 
-// explainTrade adds what preferences are worth to the terms of the first two, where they are
+// explainTrade adds the value of preferences to the terms of the first two, where they are
 // part of the score.
 func (s *State) explainTrade(item Item, e *Explanation, candidates []int32) {
 	if s.Care.Mode != SoftTrade || !s.hasTerms(item.App) || e.Chosen == nil {

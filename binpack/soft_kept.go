@@ -22,14 +22,14 @@ func (s *State) preferred(app int32, candidates []int32) []int32 {
 	return kept
 }
 
-// A preference is the last answer of preferred: a scheduler asks twice for each pod, for
-// Best-Fit and for the policy.
+// A preference is the last answer of preferred: a scheduler calls it twice for each pod,
+// for Best-Fit and for the policy.
 type preference struct {
 	question
 	candidates, kept []int32
 }
 
-// A question is what an answer of preferred depends on beside the candidates.
+// A question holds the inputs of preferred in addition to the candidates.
 type question struct {
 	at    uint64 // of the journal
 	app   int32

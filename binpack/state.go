@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// An Entry says how many items of an app stand on a machine.
+// An Entry is the number of items of an app on a machine.
 type Entry struct {
 	App, Group, Count int32
 }
 
-// State is the situation of a fleet, stored by column: one slice per
-// dimension, indexed by machine. A machine's index is given when it comes into
-// being and never changes; its position, which orders machines, is the line of
-// machines.csv and then the index within the line.
+// State is the situation of a fleet, stored by column: one slice per dimension,
+// indexed by machine. A machine receives its index when it is created and keeps it;
+// its position, which orders machines, is the line of machines.csv and then the
+// index within the line.
 //
-// In an open fleet the machines of a line come into being one by one: there is
-// always one empty machine of each kind on offer until its lines are used up.
+// In an open fleet the machines of a line are created one by one: there is always
+// one empty machine of each kind on offer until its lines are used up.
 type State struct {
 	inst   *Instance
 	kinds  []Kind
@@ -25,7 +25,7 @@ type State struct {
 	// Per machine.
 	free     [][]int64 // [dimension][machine]
 	kind     []int32
-	items    []int32 // items that stand on it
+	items    []int32 // items on it
 	contents [][]Entry
 	version  []uint32  // changes with every change of the machine
 	lastUsed []uint64  // placements made when it last took an item; 0 = never
@@ -52,10 +52,10 @@ type State struct {
 	words      int // of a row of blocked
 	blockedBy  []uint64
 	appWords   int     // of a row of blockedBy that hold apps
-	appStride  int     // of a row of blockedBy; the rest is for apps to come
+	appStride  int     // of a row of blockedBy; the rest is for later apps
 	regrouped  []int32 // see Regrouped
 	groups     []groupInfo
-	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = none
+	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
 
 	// Open fleets: per kind the lines left and the emptied machines.
 	pools []pool
@@ -67,21 +67,21 @@ type State struct {
 	seen       []int64   // per app: items that arrived
 	requests   []int64   // per app: requests that arrived
 	sumSq      []int64   // per app: sum of squared request sizes
-	alive      []int64   // per app: items that stand on a machine
+	alive      []int64   // per app: items on a machine
 	serial     uint64    // placements made
 	departures uint64    // items removed
-	moves      uint64    // of items: each is a departure that nobody asked for
+	moves      uint64    // of items: each is a departure without a request
 	machines   int       // that hold an item
 	held       []int64   // per kind: machines that hold an item
 	onGroup    []int32   // per group: machines that hold it
 	holders    [][]int32 // per group: those machines, in no order
 
-	// Known is what the policy may know beyond the past; the driver fills it.
+	// Known is the policy's knowledge beyond the past; the driver fills it.
 	Known Known
-	// Care is how far preferences bind the policy; the driver fills it.
+	// Care is the extent to which preferences bind the policy; the driver fills it.
 	Care Care
-	// Declared is what a share of an app is of, per app: the expected items, at every level of
-	// knowledge. Scorers do not read it; the driver fills it.
+	// Declared is the number of items that a share of an app refers to, per app: the expected
+	// items, at every level of knowledge. Scorers do not read it; the driver fills it.
 	Declared []float64
 
 	journal    []Change
@@ -93,7 +93,7 @@ type State struct {
 	asked       uint64      // calls of feasibleMany
 	rejecting   []rejecting // all dimensions, those that reject most machines first
 	candidates  []int32
-	pending     []int32 // beside candidates: the class to search, -1 = none
+	pending     []int32 // parallel to candidates: the class to search, -1 = no class
 	scores      []float64
 	soft        []float64 // of softScores
 	kept, best  []int32   // of preferred
@@ -106,7 +106,7 @@ type State struct {
 	deviceOut   []int32
 	totalAlive  int64
 	requestsAll int64
-	came        int64 // apps that a request has come of
+	came        int64 // apps with at least one request
 	seenAll     int64
 	sampled     []int64 // per app: seen at the last sample
 	sampledAt   int64   // requests then
@@ -211,7 +211,7 @@ func (s *State) Reset() {
 // Instance is the problem.
 func (s *State) Instance() *Instance { return s.inst }
 
-// Size is the number of machines that have come into being.
+// Size is the number of machines created so far.
 func (s *State) Size() int { return len(s.kind) }
 
 // Free is the column of free amounts of a dimension, by machine. Read only.
@@ -229,7 +229,7 @@ func (s *State) Capacity(m int32) []int64 { return s.kinds[s.kind[m]].Capacity }
 // Items is the number of items on a machine.
 func (s *State) Items(m int32) int32 { return s.items[m] }
 
-// Contents lists what stands on a machine, in no order. Read only.
+// Contents lists the items on a machine, in no order. Read only.
 func (s *State) Contents(m int32) []Entry { return s.contents[m] }
 
 // Version changes with every change of a machine, and no two contents of a
@@ -237,11 +237,11 @@ func (s *State) Contents(m int32) []Entry { return s.contents[m] }
 func (s *State) Version(m int32) uint32 { return s.version[m] }
 
 // LastUsed is the number of placements up to the last one on the machine, that one
-// included; 0 = none.
+// included; 0 = no placement.
 func (s *State) LastUsed(m int32) uint64 { return s.lastUsed[m] }
 
-// Opened is the number of placements that had been made when the first of the items that
-// stand on a machine, or stood there last, came; 0 if none ever did.
+// Opened is the number of placements that had been made when the first of a machine's
+// items, or of those it last held, arrived; 0 if it never held one.
 func (s *State) Opened(m int32) uint64 { return s.opened[m] }
 
 // Position gives the line of machines.csv and the index within it; machines
@@ -257,7 +257,7 @@ func (s *State) Departures() uint64 { return s.departures }
 // Left is Departures without the items that moved.
 func (s *State) Left() uint64 { return s.departures - s.moves }
 
-// Moved says that the last item that was removed comes back on another machine.
+// Moved records that the last removed item will be placed on another machine.
 func (s *State) Moved() { s.moves++ }
 
 // Active is the number of machines that hold an item.
@@ -266,10 +266,10 @@ func (s *State) Active() int { return s.machines }
 // Held is the number of machines that hold an item, per kind. Read only.
 func (s *State) Held() []int64 { return s.held }
 
-// Alive is the number of items that stand on machines, per app. Read only.
+// Alive is the number of items on machines, per app. Read only.
 func (s *State) Alive() []int64 { return s.alive }
 
-// AliveTotal is the number of items that stand on machines.
+// AliveTotal is the number of items on machines.
 func (s *State) AliveTotal() int64 { return s.totalAlive }
 
 // Offered is a bitset of the machines that may be candidates: all of a fixed
@@ -303,8 +303,7 @@ func (s *State) Place(item Item, m int32, chooser DeviceChooser) []Device {
 }
 
 // PlaceAs books an item with its devices on the machine where it was found, whether
-// constraints allow it or not. The error says that capacity or a device is not
-// sufficient.
+// constraints allow it or not. It fails if capacity or a device is not sufficient.
 func (s *State) PlaceAs(app, m int32, devices []Device) error {
 	a := &s.inst.Apps[app]
 	for d, need := range a.Demand {

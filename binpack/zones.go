@@ -2,13 +2,13 @@ package binpack
 
 import "slices"
 
-// ZoneLimits are hard: no item of their group is placed against them, and none on a machine
-// without a zone. The zero value binds nothing.
+// ZoneLimits are hard: no item of their group is placed against them, and no such item on a
+// machine without a zone. The zero value sets no limit.
 type ZoneLimits struct {
 	Limit     int32 // items in a zone; 0 = no limit
-	SpreadMin int32 // distinct zones before any zone takes a second; 0 or 1 = none
-	// Skew is by how many items a zone may hold more than the zone that holds fewest, of those
-	// with a machine of a type that the app may use; 0 = any number. Kubernetes calls it maxSkew.
+	SpreadMin int32 // distinct zones before any zone takes a second; 0 or 1 = no spread
+	// Skew is the most items by which a zone may exceed the zone that holds fewest, of those with
+	// a machine of a type that the app may use; 0 = any number. Kubernetes calls it maxSkew.
 	Skew int32
 }
 
@@ -26,10 +26,10 @@ func (z ZoneLimits) And(other ZoneLimits) ZoneLimits {
 	return ZoneLimits{least(z.Limit, other.Limit), max(z.SpreadMin, other.SpreadMin), least(z.Skew, other.Skew)}
 }
 
-// Refuses is why a zone does not take more items of the group: LimitReached, SpreadWanted or
-// Uneven; Accepted = it does. It holds own of them, and held zones hold some; none holds fewer
-// than fewest. With more = 0 it is why the zone has too many. The scheduler plugin asks for
-// machines too: their limits are of the same form.
+// Refuses returns the reason why a zone takes no more items of the group: LimitReached,
+// SpreadWanted or Uneven; Accepted = it does. The zone holds own of them, held zones hold
+// some, and every zone holds at least fewest. With more = 0 it is the reason why the zone has
+// too many. The scheduler plugin calls it for machines too: their limits are of the same form.
 func (z ZoneLimits) Refuses(own, more, held, fewest int32) ReasonKind {
 	switch {
 	case z.Limit > 0 && own+more > z.Limit:
@@ -52,9 +52,9 @@ type zones struct {
 	elastic bool      // a line has no limit
 	hard    bool      // limits or rules by zone bind some group
 	count   [][]int32 // [zone][group]
-	none    int32     // the zone of machines without one; -1 = there are none
+	none    int32     // the zone of machines without one; -1 = there are no such machines
 	types   [][]bool  // [zone][machine type]: it has such machines
-	rules   [][]int32 // per group: those of Instance.ZoneRules that it is part of; nil = there are none
+	rules   [][]int32 // per group: those of Instance.ZoneRules that it is part of; nil = no zone rules
 	closed  []bool    // of closedZones
 }
 
@@ -101,7 +101,7 @@ func (z *zones) rulesOf(group int32) []int32 {
 	return z.rules[group]
 }
 
-// add counts items of a group that came to a machine of a line, or left it.
+// add counts items of a group that arrived on a machine of a line, or left it.
 func (z *zones) add(line, group, items int32) {
 	if z.ofLine != nil {
 		z.count[z.ofLine[line]][group] += items
@@ -141,7 +141,7 @@ func (s *State) ByZone(group int32) bool {
 	return s.zones.hard && (s.inst.Groups[group].Zone.Binds() || len(s.zones.rulesOf(group)) > 0)
 }
 
-// whyZone is why the zone of a machine does not take one more item of an app.
+// whyZone is the reason why the zone of a machine does not take one more item of an app.
 func (s *State) whyZone(app, m int32) Reason {
 	if !s.ByZone(s.inst.Apps[app].Group) {
 		return Reason{}
@@ -154,8 +154,8 @@ func (s *State) whyZone(app, m int32) Reason {
 	return s.refusedIn(app, zone, held, fewest)
 }
 
-// zoned is how many zones hold the group of an app, and how many items of it each zone has at
-// least that the app may use.
+// zoned is the number of zones that hold the group of an app, and the least number of its
+// items in a zone that the app may use.
 func (s *State) zoned(app int32) (held, fewest int32) {
 	a, any := &s.inst.Apps[app], false
 	for i, row := range s.zones.count {
@@ -181,7 +181,7 @@ func (z *zones) has(zone int, a *App) bool {
 	return slices.ContainsFunc(a.Types, func(t int32) bool { return z.types[zone][t] })
 }
 
-// refusedIn is why a zone does not take one more item of an app.
+// refusedIn is the reason why a zone does not take one more item of an app.
 func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
 	group := s.inst.Apps[app].Group
 	limits := s.inst.Groups[group].Zone
@@ -189,7 +189,7 @@ func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
 		if limits.Binds() {
 			return Reason{Kind: NoZone, Zone: true}
 		}
-		return Reason{} // a machine without a zone shares none
+		return Reason{} // a machine without a zone shares no zone
 	}
 	count := s.zones.count[zone]
 	if kind := limits.Refuses(count[group], 1, held, fewest); kind != Accepted {

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// An Explanation is why an item went where it did.
+// An Explanation gives the reasons for the machine of an item.
 type Explanation struct {
 	Time    float64
 	Request int32
@@ -24,8 +24,8 @@ type Explanation struct {
 // errExplained ends a replay after the explained item.
 var errExplained = errors.New("explained")
 
-// Explain replays up to an item of a request and says why it goes to its machine. With
-// Options.Retry it explains the first try.
+// Explain replays up to an item of a request and returns the reasons for its machine.
+// With Options.Retry it explains the first try.
 func (r *Replayer) Explain(policy binpack.Policy, opt Options, request, number int32) (*Explanation, error) {
 	if request < 0 || int(request) >= len(r.trace.Requests) {
 		return nil, fmt.Errorf("request %d: there are %d", request, len(r.trace.Requests))

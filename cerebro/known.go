@@ -10,7 +10,7 @@ import (
 )
 
 // withoutForecast is the instance as policies see it: grant adds the expected numbers and
-// lifetimes that a level knows.
+// lifetimes of a level.
 func withoutForecast(inst *binpack.Instance) *binpack.Instance {
 	seen := *inst
 	seen.Apps = slices.Clone(inst.Apps)
@@ -20,7 +20,7 @@ func withoutForecast(inst *binpack.Instance) *binpack.Instance {
 	return &seen
 }
 
-// scan computes what all orders share: forecast, totals, the period.
+// scan computes the values that all orders share: forecast, totals, the period.
 func (r *Replayer) scan() {
 	t := r.trace
 	apps := t.Instance.Apps

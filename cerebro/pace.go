@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// A Pace says how long moves take and how many an hour may have.
+// A Pace sets the duration of moves and their most per hour.
 type Pace struct {
-	// Takes is how many seconds a move takes, from the eviction until the item runs on its
-	// new machine. The moves of a chain, or of a tick, are carried out one after the other. All
-	// places are reserved when the first begins; what an item leaves is free then. A
-	// machine that a tick empties counts as in use until the last move from it is over.
+	// Takes is the seconds that a move takes, from the eviction until the item runs on its new
+	// machine. The moves of a chain, or of a tick, are carried out one after the other. All
+	// places are reserved when the first begins; the amounts that an item leaves are free then.
+	// A machine that a tick empties counts as in use until the last move from it is over.
 	Takes float64
-	// PerHour is the most moves for each hour since the first event; 0 = no limit. What is
-	// not spent lapses after a day, but for one move.
+	// PerHour is the most moves for each hour since the first event; 0 = no limit. Unspent
+	// moves lapse after a day, but for one move.
 	PerHour float64
 }
 
-// lapse is how many hours a move that was not made may still be made.
+// lapse is the number of hours for which an unspent move may still be made.
 const lapse = 24
 
 // mostSaved is the most moves that may be left of an allowance.
 func mostSaved(perHour float64) float64 { return max(1, lapse*perHour) }
 
-// An allowance is how many moves may be made by now.
+// An allowance is the number of moves that may be made by now.
 type allowance struct {
 	saved float64
 	since float64 // time of the first event, or of the last call
@@ -41,7 +41,7 @@ func (a *allowance) left(now, perHour float64) float64 {
 
 func (a *allowance) spend(moves int) { a.saved -= float64(moves) }
 
-// reaches is the time when so many moves are left, if none is made.
+// reaches is the time at which so many moves are available, if none is made.
 func (a *allowance) reaches(moves, perHour float64) float64 {
 	if moves > mostSaved(perHour) {
 		return math.Inf(1)
@@ -69,7 +69,7 @@ func (r *Replayer) send(item int32, from, till float64) {
 	}
 }
 
-// returned accounts for the items that are back by now, or for one that leaves (-1 = none).
+// returned accounts for the items that are back by now, or for one that leaves (-1 = no item).
 func (r *Replayer) returned(now float64, item int32) {
 	m := r.run.mover
 	if m == nil || len(m.away) == 0 {

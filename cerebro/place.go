@@ -14,7 +14,7 @@ import (
 type Follower interface {
 	binpack.Policy
 	// Where is the past machine of an item, by line of machines.csv and index within
-	// it, with its devices; ok is false when it had none.
+	// it, with its devices; ok is false if it had no machine.
 	Where(request, number int32) (line, index int32, devices []trace.Device, ok bool)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
 )
 
-// A Repair lets an item that fits on no machine in use make room by a chain of moves of
+// A Repair lets an item that fits on no machine in use be placed by a chain of moves of
 // others.
 type Repair struct {
 	// Budget is the most moves for each item placed so far.
@@ -23,7 +23,7 @@ type Repair struct {
 // A Rebalance empties machines from time to time.
 type Rebalance struct {
 	Every float64 // seconds
-	// Moves is the most moves at a time, as a share of the items that stand.
+	// Moves is the most moves at a time, as a share of the placed items.
 	Moves float64
 	Pace
 }
@@ -31,7 +31,7 @@ type Rebalance struct {
 // A mover keeps the model that finds moves in step with the replay.
 type mover struct {
 	model *moves.Model
-	slot  []int32 // per item: its number in the model; -1 = none
+	slot  []int32 // per item: its number in the model; -1 = not in the model
 	item  []int32 // per number in the model
 	fits  []int32
 
@@ -48,7 +48,7 @@ type mover struct {
 	unchanged uint64  // changes of the model when nothing was found; 0 = something was
 }
 
-// beginMoves prepares the model, if items may be moved. A follower decides where items stand.
+// beginMoves prepares the model, if items may be moved. A follower decides on the machines itself.
 func (r *Replayer) beginMoves() {
 	u := &r.run
 	if u.opt.Repair == nil && u.opt.Rebalance == nil || u.follower != nil {
@@ -60,7 +60,7 @@ func (r *Replayer) beginMoves() {
 	}
 }
 
-// came tells the model of an item that was placed.
+// came reports to the model an item that was placed.
 func (m *mover) came(r *Replayer, item, app, at int32) {
 	if m == nil {
 		return
@@ -73,7 +73,7 @@ func (m *mover) came(r *Replayer, item, app, at int32) {
 	m.note(item, slot)
 }
 
-// fix tells the model of an item that must not move.
+// fix reports to the model an item that must not move.
 func (m *mover) fix(item int32) {
 	if m != nil {
 		m.model.Hold(m.slot[item], true)
@@ -88,7 +88,7 @@ func (m *mover) note(item, slot int32) {
 	m.item[slot] = item
 }
 
-// left tells the model of an item that was removed.
+// left reports to the model an item that was removed.
 func (m *mover) left(item int32) {
 	if m != nil {
 		m.model.Remove(m.slot[item])
@@ -152,7 +152,7 @@ func (r *Replayer) rebalance(before float64) {
 		}
 		m.ticks++
 		if m.first+(m.ticks+1)*opt.Every <= now {
-			return // the time between two is nothing beside the times of the events
+			return // the time between two ticks is negligible against that between the events
 		}
 		if now < m.busy {
 			m.skip(min(before, m.busy), opt.Every)
@@ -220,7 +220,7 @@ func (r *Replayer) move(now float64, m moves.Move) {
 	}
 }
 
-// stand books an item where a move takes it.
+// stand books an item on the target of a move.
 func (r *Replayer) stand(app int32, to moves.Position, devices []binpack.Device) {
 	m := r.state.MachineAt(to.Line, to.Index)
 	if !r.state.Fits(app, m) {
@@ -246,7 +246,7 @@ func (r *Replayer) clear(app, item int32) {
 	r.where[item] = -1
 }
 
-// opens reports whether an item opens a machine because it fits on none in use.
+// opens reports whether an item opens a machine because it fits on no machine in use.
 func (r *Replayer) opens(app, m int32, err error) bool {
 	if err != nil {
 		return errors.Is(err, binpack.ErrNoFit)

@@ -17,7 +17,7 @@ type Options struct {
 	// Retry keeps unplaced items in arrival order and tries them again after
 	// each delete; without it they are dropped.
 	Retry bool
-	// Repair, when set, lets items that fit nowhere make room.
+	// Repair, when set, places items that fit nowhere by moves of others.
 	Repair *Repair
 	// Rebalance, when set, empties machines from time to time.
 	Rebalance *Rebalance
@@ -26,14 +26,14 @@ type Options struct {
 	Fallback binpack.Policy
 	// Check replays every placement through the independent slow checker.
 	Check bool
-	// Care, when set, takes the place of what the policy says of preferences.
+	// Care, if set, replaces the policy's handling of preferences.
 	Care *binpack.Care
-	// GivenUp sums up which share of what items prefer they give up, in Run.Marks and Run.
+	// GivenUp sums up the share of their preferences that items give up, in Run.Marks and Run.
 	GivenUp bool
-	// Brief leaves out what training does not use: mean allocation, fragment, balance
-	// and spread.
+	// Brief leaves out figures that training does not use: mean allocation, fragment,
+	// balance and spread.
 	Brief bool
-	// Samples is the number of points of the time series; 0 = none.
+	// Samples is the number of points of the time series; 0 = no series.
 	Samples int
 	// Marks are times, not decreasing, at which Run.Marks has the sums.
 	Marks []float64
@@ -49,11 +49,11 @@ type Decision struct {
 	Request int32
 	Item    int32 // number within the request
 	Kind    DecisionKind
-	Machine int32            // -1 = none
+	Machine int32            // -1 = no machine
 	Devices []binpack.Device // valid during the call
 }
 
-// DecisionKind is what happened to an item.
+// DecisionKind is the kind of a decision on an item.
 type DecisionKind uint8
 
 // The kinds of decisions, as in placements.csv.
@@ -73,7 +73,7 @@ type Replayer struct {
 	state    *binpack.State
 	known    binpack.Known // the facts of all levels
 	declared []float64     // per app
-	// Initial requests' items stand on these machines.
+	// Initial requests' items are on these machines.
 	base      []int32 // per request: number of its first item
 	total     []float64
 	firstTime float64
@@ -113,7 +113,7 @@ func NewReplayer(t *trace.Trace) *Replayer {
 	return r
 }
 
-// Trace is what the replayer replays.
+// Trace is the replayed trace.
 func (r *Replayer) Trace() *trace.Trace { return r.trace }
 
 // State is the state after the last replay.

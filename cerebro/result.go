@@ -21,36 +21,36 @@ type Run struct {
 	// Moves of items from machine to machine.
 	Moves int
 	// AwaySeconds is the sum over items of the seconds that they were away while they moved, or
-	// waited for the moves that made room for them. It is 0 where moves take no time.
+	// waited for the moves that freed their machine. It is 0 where moves take no time.
 	AwaySeconds float64
 	// Rejected is unplaced demand ÷ all demand.
 	Rejected []float64
 	// FirstRejection is the share of the summed first dimension that arrived before the
 	// first unplaced item; 1 without one.
 	FirstRejection float64
-	// MeanWaiting is how many seconds an item waited for its machine, or in vain until it
-	// left or the last event came: over all items that came. LongestWaiting is the most
-	// of one item. Both are 0 without Retry.
+	// MeanWaiting is the mean of the seconds that an item waited for its machine, or in
+	// vain until it left or the last event: over all items that arrived. LongestWaiting
+	// is the most of one item. Both are 0 without Retry.
 	MeanWaiting, LongestWaiting float64
 	// Violations found by the independent checker at the end of the replay.
 	Violations int
-	// Seconds of CPU that the replay took; 0 unless timing was asked for.
+	// Seconds of CPU that the replay took; 0 unless timing was requested.
 	Seconds float64
 	// ImbalanceTie is the mean squared free share of the active machines at
 	// the end: the smooth tie-breaker of the training cost.
 	ImbalanceTie float64
 	// Fallbacks counts items that the policy did not decide, by cause.
 	Fallbacks map[string]int
-	// Choices are what a [binpack.Switch] left the items to, in order; one that followed
-	// itself is not repeated.
+	// Choices are the policies to which a [binpack.Switch] left the items, in order; one
+	// that followed itself is not repeated.
 	Choices []Choice
-	// Series is the time series, when the caller asked for one.
+	// Series is the time series, if the caller requested one.
 	Series []Sample
-	// Preferring items prefer something, and GivenUp is the sum over them of the share of that,
-	// by weight, which they did not get although some machine had it.
+	// Preferring is the number of items with preferences, and GivenUp the sum over them of the
+	// share of these, by weight, that they did not get although some machine had it.
 	Preferring int
 	GivenUp    float64
-	// Marks are the sums at the times that the caller asked for.
+	// Marks are the sums at the times that the caller requested.
 	Marks []Mark
 }
 
@@ -58,12 +58,12 @@ type Run struct {
 type Mark struct {
 	CostSeconds    float64
 	WaitingSeconds float64 // of all items that wait for a machine; 0 without Retry
-	Refused        int     // items that found no machine when they came
+	Refused        int     // items that found no machine on arrival
 	Preferring     int     // items placed that prefer something; 0 without Options.GivenUp, as
 	GivenUp        float64 // the sum over them of the share of that which they give up
 }
 
-// A Choice is what a [binpack.Switch] left some items in a row to.
+// A Choice is the policy to which a [binpack.Switch] left some items in a row.
 type Choice struct {
 	Since float64 // time of the first of them
 	Items int

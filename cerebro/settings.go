@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
 )
 
-// ParseRepair reads a [Repair] such as "budget=2%,chain=8"; what is left out has these values.
+// ParseRepair reads a [Repair] such as "budget=2%,chain=8"; settings that are left out have these values.
 func ParseRepair(text string) (*Repair, error) {
 	r := &Repair{Budget: .02, Chain: moves.DefaultChain}
 	return r, settings(text, map[string]func(string) error{
@@ -29,12 +29,13 @@ func ParseRepair(text string) (*Repair, error) {
 	})
 }
 
-// String is what [ParseRepair] reads.
+// String returns the form that [ParseRepair] reads.
 func (r *Repair) String() string {
 	return fmt.Sprintf("budget=%s,chain=%d%s", percent(r.Budget), r.Chain, r.Pace.String())
 }
 
-// ParseRebalance reads a [Rebalance] such as "every=15m,moves=.5%"; what is left out has these values.
+// ParseRebalance reads a [Rebalance] such as "every=15m,moves=.5%"; settings that are left out have
+// these values.
 func ParseRebalance(text string) (*Rebalance, error) {
 	r := &Rebalance{Every: 15 * time.Minute.Seconds(), Moves: .005}
 	return r, settings(text, map[string]func(string) error{
@@ -68,7 +69,7 @@ func (p *Pace) setPerHour(text string) (err error) {
 	return nil
 }
 
-// String is what [ParseRebalance] reads.
+// String returns the form that [ParseRebalance] reads.
 func (r *Rebalance) String() string {
 	return fmt.Sprintf("every=%s,moves=%s%s", duration(r.Every), percent(r.Moves), r.Pace.String())
 }

@@ -21,7 +21,7 @@ type tally struct {
 	seen     int
 	capacity []float64 // of a fixed fleet
 	waiting  float64   // integral of the items that wait
-	refused  int       // items that found no machine when they came
+	refused  int       // items that found no machine on arrival
 }
 
 // wide is a signed 128-bit sum: demands summed over a fleet may pass 2⁶².

@@ -13,8 +13,8 @@ import (
 // objective and better in one. Of points with equal objectives the first stays.
 type Archive struct {
 	objectives int
-	// points maps objectives to positions, in lexicographic order. A point can
-	// be dominated only by one that comes before it.
+	// points maps objectives to positions, in lexicographic order. A point can be
+	// dominated only by an earlier one.
 	points *treemap.Map
 }
 
@@ -31,9 +31,9 @@ func NewArchive(objectives int) *Archive {
 	})}
 }
 
-// Add keeps a point unless one that is kept is at least as good in every
-// objective, drops the points that it dominates, and says whether it was kept.
-// A point with an objective that is not finite is not kept.
+// Add keeps a point unless one that is kept is at least as good in every objective,
+// drops the points that it dominates, and reports whether it was kept. A point with
+// an objective that is not finite is not kept.
 func (a *Archive) Add(p Point) (bool, error) {
 	if len(p.Objectives) != a.objectives {
 		return false, fmt.Errorf("swarm: %d objectives for an archive of %d", len(p.Objectives), a.objectives)
@@ -73,9 +73,9 @@ func (a *Archive) Points() []Point {
 	return points
 }
 
-// Hypervolume is the volume of what the archive's points dominate up to
-// reference: larger is better (Zitzler and Thiele 1999). A point that is not
-// better than reference in every objective adds nothing.
+// Hypervolume is the volume that the archive's points dominate up to reference:
+// larger is better (Zitzler and Thiele 1999). A point that is not better than
+// reference in every objective adds nothing.
 func (a *Archive) Hypervolume(reference []float64) float64 {
 	var front [][]float64
 	for _, p := range a.Points() {
@@ -149,7 +149,7 @@ func (a *Archive) update(positions [][]float64, results []result, renewed bool) 
 	return nil
 }
 
-// noWorse says whether a is at least as good as b in every objective.
+// noWorse reports whether a is at least as good as b in every objective.
 func noWorse(a, b []float64) bool {
 	for i := range a {
 		if a[i] > b[i] {

@@ -27,9 +27,9 @@ func Cube(n int, lo, hi float64) Box {
 // Dim is the number of dimensions.
 func (b Box) Dim() int { return len(b.Lo) }
 
-// Validate says what makes b unusable: no dimension, bounds of different
-// lengths, not finite or in the wrong order, or so far apart that arithmetic
-// on them would overflow.
+// Validate returns an error if b is unusable: no dimension, bounds of different
+// lengths, not finite or in the wrong order, or so far apart that arithmetic on
+// them would overflow.
 func (b Box) Validate() error {
 	if len(b.Lo) != len(b.Hi) {
 		return fmt.Errorf("box: %d lower and %d upper bounds", len(b.Lo), len(b.Hi))
@@ -46,7 +46,7 @@ func (b Box) Validate() error {
 	return nil
 }
 
-// Contains says whether x has the box's dimensions and lies inside.
+// Contains reports whether x has the box's dimensions and lies inside.
 func (b Box) Contains(x []float64) bool {
 	if len(x) != b.Dim() {
 		return false
@@ -59,10 +59,10 @@ func (b Box) Contains(x []float64) bool {
 	return true
 }
 
-// Reflect is Φ: it reflects x into the box, at each wall that x has crossed and
-// as often as it takes, and turns the component of v in each dimension that
-// met an odd number of walls. In a fixed dimension the velocity becomes 0. A
-// nil v stands for a position without velocity.
+// Reflect is Φ: it reflects x into the box, at each wall that x has crossed and as
+// often as it takes, and turns the component of v in each dimension that met an odd
+// number of walls. In a fixed dimension the velocity becomes 0. A nil v denotes a
+// position without velocity.
 func (b Box) Reflect(x, v []float64) {
 	for d := range x {
 		folded, turned := fold(x[d], b.Lo[d], b.Hi[d])
@@ -77,7 +77,7 @@ func (b Box) Reflect(x, v []float64) {
 	}
 }
 
-// fold reflects x into [lo, hi]; odd says whether by an odd number of walls.
+// fold reflects x into [lo, hi]; odd reports whether by an odd number of walls.
 func fold(x, lo, hi float64) (folded float64, odd bool) {
 	if lo <= x && x <= hi {
 		return x, false
@@ -94,7 +94,7 @@ func fold(x, lo, hi float64) (folded float64, odd bool) {
 	if t > w {
 		t, odd = 2*w-t, true
 	}
-	// Rounding may carry lo + t past a wall.
+	// Rounding may move lo + t past a wall.
 	return min(max(lo+t, lo), hi), odd
 }
 

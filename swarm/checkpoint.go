@@ -124,8 +124,8 @@ func (c *Checkpoint) Recorded() int { return c.recorded }
 // Close syncs and closes the file.
 func (c *Checkpoint) Close() error { return errors.Join(c.log.Sync(), c.log.Close()) }
 
-// lookup returns the recorded result of a task. Without a checkpoint there is
-// none.
+// lookup returns the recorded result of a task. Without a checkpoint there is no
+// result.
 func (c *Checkpoint) lookup(t Task) (result, bool, error) {
 	if c == nil {
 		return result{}, false, nil

@@ -14,13 +14,13 @@ import (
 // DefaultSigma is the first step size of [CMAES], as a fraction of the box.
 const DefaultSigma = .3
 
-// CMAES is the covariance matrix adaptation evolution strategy, the control
-// that learns the most from an evaluation. It samples a normal distribution
-// N(m, σ²C) in coordinates in which the box is the unit cube, without its fixed
-// dimensions; a sample that leaves the cube is evaluated at its reflection Φ.
-// Weights, paths and rates are those of Hansen's tutorial (2016, figure 6), with
-// positive weights only. When the distribution has shrunk to a point, it
-// begins again at a random mean, so that the whole budget is used.
+// CMAES is the covariance matrix adaptation evolution strategy, the control that
+// learns the most from an evaluation. It samples a normal distribution N(m, σ²C) in
+// coordinates in which the box is the unit cube, without its fixed dimensions; a
+// sample that leaves the cube is evaluated at its reflection Φ. Weights, paths and
+// rates are those of Hansen's tutorial (2016, figure 6), with positive weights
+// only. When the distribution has shrunk to a point, it restarts at a random mean,
+// so that the whole budget is used.
 //
 // Why not gonum's optimize.CmaEsChol: it can be driven by ask and tell (with as
 // many tasks as its population it sends them in order, so that its answer does
@@ -226,13 +226,13 @@ func (c *CMAES) update(order []int) {
 	}
 
 	// σ ← σ·exp(c_σ ÷ d_σ · (‖p_σ‖ ÷ E‖N(0, I)‖ − 1)), at most the whole box:
-	// beyond it a reflected sample is uniform, and nothing is left to learn.
+	// beyond it a reflected sample is uniform, and there is nothing more to learn.
 	c.sigma = min(1, c.sigma*math.Exp(c.cSigma/c.dSigma*(norm/c.expectedNorm-1)))
 }
 
-// degenerate decomposes the covariance and says whether the distribution can
-// no longer be sampled with profit: not positive, too long and thin for
-// float64, or shrunk to a point.
+// degenerate decomposes the covariance and reports whether the distribution can no
+// longer be sampled with profit: not positive, too long and thin for float64, or
+// shrunk to a point.
 func (c *CMAES) degenerate() bool {
 	var eigen mat.EigenSym
 	if !eigen.Factorize(c.covariance, true) {
@@ -255,8 +255,8 @@ func (c *CMAES) Motion() (meanVelocity, diversity float64) {
 	return 0, c.search.Box.diversity(c.positions, c.position)
 }
 
-// toUnit and fromUnit change between positions in the box and coordinates of
-// the unit cube; fromUnit reflects what lies outside.
+// toUnit and fromUnit change between positions in the box and coordinates of the
+// unit cube; fromUnit reflects coordinates outside the cube.
 func (c *CMAES) toUnit(x, u []float64) {
 	for k, d := range c.axes {
 		u[k] = (x[d] - c.search.Box.Lo[d]) / c.search.Box.width(d)
@@ -268,7 +268,7 @@ func (c *CMAES) fromUnit(u, x []float64) {
 		folded, _ := fold(u[k], 0, 1)
 		x[d] = c.search.Box.Lo[d] + folded*c.search.Box.width(d)
 	}
-	c.search.Box.Reflect(x, nil) // rounding may carry a position past the wall
+	c.search.Box.Reflect(x, nil) // rounding may move a position past the wall
 }
 
 // multiply sets to = m·x, or mᵀ·x.

@@ -8,25 +8,25 @@
 //	v ← w·v + c1·ξ1·(personal best − x) + c2·ξ2·(global best − x)
 //	x ← Φ(x + v)
 //
-// ξ1 and ξ2 are drawn from [0, 1] for each dimension. Φ ([Box.Reflect])
-// reflects a particle that leaves the box at its wall and turns that component
-// of the velocity. With a ring neighbourhood the global best gives way to the
-// best of the particle and its two neighbours.
+// ξ1 and ξ2 are drawn from [0, 1] for each dimension. Φ ([Box.Reflect]) reflects a
+// particle that leaves the box at its wall and turns that component of the
+// velocity. With a ring neighbourhood the global best is replaced by the best of
+// the particle and its two neighbours.
 //
 // With several objectives [MOPSO] takes the place of [PSO], and an [Archive]
 // keeps the non-dominated points of any optimiser; [Archive.Hypervolume] compares
 // two archives.
 //
-// All optimisers are an [Optimizer]: they hand out a generation of positions
-// and take its values. [Minimize] runs one until the budget, convergence
-// or an interrupt ends it. A generation may be evaluated by any number of
-// workers, here ([Parallel]) or elsewhere: what an optimiser does next depends
-// on the values alone, never on the order in which they came, and every
-// particle has a random stream of its own, so the same seed gives the same
-// bytes. A [Checkpoint] records each evaluation; a resumed run is the same
-// seeded run again, answered from that record until it is used up.
+// All optimisers are an [Optimizer]: they hand out a generation of positions and
+// take its values. [Minimize] runs one until the budget, convergence or an
+// interrupt ends it. A generation may be evaluated by any number of workers, here
+// ([Parallel]) or elsewhere: the next step of an optimiser depends on the values
+// alone, never on the order of their arrival, and every particle has a random
+// stream of its own, so the same seed gives the same bytes. A [Checkpoint] records
+// each evaluation; a resumed run is the same seeded run again, answered from that
+// record until it is used up.
 //
-// The package knows nothing of what its numbers mean, and of no clock.
+// The package attaches no meaning to its numbers and uses no clock.
 //
 // # Sources
 //

@@ -17,9 +17,9 @@ type Task struct {
 }
 
 // Done hands over the result of a task: its value, lower is better, and for a
-// search with several objectives also their vector, which goes to the
-// [Archive]. It may be called from several goroutines. On an error the
-// evaluation of the generation is to end with that error.
+// search with several objectives also their vector, for the [Archive]. It may be
+// called from several goroutines. On an error the evaluation of the generation is
+// to end with that error.
 type Done func(t Task, value float64, objectives ...float64) error
 
 // Evaluate calls done once for each task, in any order and from any number of
@@ -28,7 +28,7 @@ type Done func(t Task, value float64, objectives ...float64) error
 // Each result is recorded by done at once, so call it as soon as there is one.
 type Evaluate func(ctx context.Context, tasks []Task, done Done) error
 
-// Options say when [Minimize] ends and what it records and reports.
+// Options set the end of [Minimize], its records and its reports.
 type Options struct {
 	// Budget is the number of evaluations, kept exactly: the last generation is
 	// cut where it ends. Evaluations that the checkpoint answers count as well.
@@ -80,7 +80,7 @@ const (
 	StopFailed      Stop = "failed"      // by an error of the evaluation or of the checkpoint
 )
 
-// Result is what a run found.
+// Result is the outcome of a run.
 type Result struct {
 	Position    []float64 // nil when no value was finite
 	Value       float64
@@ -89,7 +89,7 @@ type Result struct {
 	Stop        Stop
 }
 
-// ErrNoFiniteValue says that a run ended without a single finite value.
+// ErrNoFiniteValue is returned when a run ended without a single finite value.
 var ErrNoFiniteValue = errors.New("swarm: no evaluation gave a finite value")
 
 // Minimize runs opt, fresh from its constructor, until the budget is spent, it
@@ -194,7 +194,7 @@ func (c *calm) reached(limit Convergence) bool {
 	return limit.Generations > 0 && c.count >= limit.Generations
 }
 
-// A result is what one evaluation gave.
+// A result is the result of one evaluation.
 type result struct {
 	value      float64
 	objectives []float64

@@ -8,12 +8,11 @@ import (
 	"slices"
 )
 
-// A MultiOptimizer learns from all objectives of a position, not from the one
-// value that stands for them.
+// A MultiOptimizer learns from all objectives of a position, not from the one value
+// that represents them.
 type MultiOptimizer interface {
 	Optimizer
-	// TellObjectives comes before each Tell, with the objectives of the same
-	// positions.
+	// TellObjectives precedes each Tell, with the objectives of the same positions.
 	TellObjectives(objectives [][]float64)
 }
 
@@ -101,7 +100,7 @@ func (m *MOPSO) guides(i int) (own, shared []float64) {
 	return own, leader.Position
 }
 
-// distance is how far objectives are from the best, for particle i.
+// distance is the distance of objectives from the best, for particle i.
 func (m *MOPSO) distance(i int, objectives []float64) float64 {
 	most, sum := math.Inf(-1), 0.0
 	for k, f := range objectives {

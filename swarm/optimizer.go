@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// An Optimizer proposes positions and learns from their values; lower is
-// better. Ask and Tell alternate. Its behaviour depends on its seed and on the
-// values given to Tell, on nothing else. It is not safe for concurrent use: the
-// evaluations between Ask and Tell are what runs in parallel.
+// An Optimizer proposes positions and learns from their values; lower is better.
+// Ask and Tell alternate. Its behaviour depends on its seed and on the values given
+// to Tell, on nothing else. It is not safe for concurrent use: only the evaluations
+// between Ask and Tell run in parallel.
 type Optimizer interface {
 	// Ask returns the positions of the next generation, all inside the box. They
 	// belong to the optimiser: they are read, never written, and are valid until
@@ -20,9 +20,9 @@ type Optimizer interface {
 	// values than positions mean that the budget ended there. A value that is
 	// not finite counts as +Inf and never becomes a best.
 	Tell(values []float64)
-	// Renew says that the objective has changed, so that every remembered value
-	// is stale. The next Ask begins with the remembered positions, best first,
-	// and their new values take the place of the old ones.
+	// Renew announces that the objective has changed, so that every remembered
+	// value is stale. The next Ask begins with the remembered positions, best
+	// first, and their new values replace the old ones.
 	Renew()
 	// Best returns the best position and its value; nil and +Inf before there is
 	// a finite value. The position is the caller's.
@@ -33,12 +33,11 @@ type Optimizer interface {
 	Motion() (meanVelocity, diversity float64)
 }
 
-// Search is what every optimiser starts from.
+// Search is the start of every optimiser.
 type Search struct {
 	Box  Box
 	Seed uint64
-	// Size is the number of positions in a generation; 0 stands for
-	// [DefaultParticles].
+	// Size is the number of positions in a generation; 0 = [DefaultParticles].
 	Size int
 	// Start holds positions to begin with, at most Size of them; the first
 	// generation evaluates them in the first places.
@@ -53,7 +52,7 @@ type Search struct {
 // the controls.
 const DefaultParticles = 20
 
-// check fills in the default size and says what is wrong.
+// check fills in the default size and returns an error for invalid fields.
 func (s *Search) check() error {
 	if err := s.Box.Validate(); err != nil {
 		return fmt.Errorf("swarm: %w", err)
@@ -81,8 +80,8 @@ func (s *Search) check() error {
 	return nil
 }
 
-// streams returns one random stream for each place in a generation, so that
-// what one of them draws never depends on the others.
+// streams returns one random stream for each place in a generation, so that the
+// draws of one never depend on the others.
 func (s *Search) streams() []*rand.Rand {
 	rngs := make([]*rand.Rand, s.Size)
 	for i := range rngs {
@@ -113,7 +112,7 @@ func (b Box) uniform(rng *rand.Rand, x []float64) {
 	for d := range x {
 		x[d] = b.Lo[d] + float64(rng.Float64()*b.width(d))
 	}
-	b.Reflect(x, nil) // rounding may carry a draw past the wall
+	b.Reflect(x, nil) // rounding may move a draw past the wall
 }
 
 // matrix allocates n positions of dim dimensions.
@@ -181,7 +180,7 @@ func (m *incumbent) tell(values []float64, positions [][]float64) []float64 {
 	return values
 }
 
-// mustFit panics when there are more values than positions were asked for.
+// mustFit panics if there are more values than positions.
 func mustFit(values []float64, asked int) {
 	if len(values) > asked {
 		panic(fmt.Sprintf("swarm: Tell with %d values for %d positions", len(values), asked))

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Topology says which best, beside its own, draws a particle.
+// Topology selects the best that attracts a particle in addition to its own.
 type Topology string
 
 const (
@@ -78,7 +78,7 @@ type PSO struct {
 	bests      [][]float64 // personal bests
 	values     []float64   // of the personal bests; +Inf before there is one
 
-	// guides says what draws particle i in its next step.
+	// guides returns the bests that attract particle i in its next step.
 	guides func(i int) (own, shared []float64)
 
 	started  bool

@@ -10,15 +10,15 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// The methods, by what they cost.
+// The methods, by cost.
 const (
 	// MethodVolume: demand against capacity, see [Volume].
 	MethodVolume = "volume"
-	// MethodLimit: what one group needs for its limit per machine, the size of
-	// its items, the types it may use and, without departures, its spread.
+	// MethodLimit: the machines that one group needs for its limit per machine, the
+	// size of its items, the types it may use and, without departures, its spread.
 	MethodLimit = "limit"
-	// MethodClique: the heaviest clique of groups that share no machine; what
-	// each needs is added up.
+	// MethodClique: the heaviest clique of groups that share no machine; their
+	// needs are added up.
 	MethodClique = "clique"
 	// MethodColumns: the linear program over all packings of a machine, see
 	// [Best]. With ":" and the name of a dimension it is that dimension's.
@@ -37,10 +37,10 @@ type Options struct {
 	// Enough is the cost of a known packing: once the bound has reached it, no
 	// more expensive method is tried. 0 = unknown.
 	Enough float64
-	// Steps asks [BestOverTime] for the bound at each moment.
+	// Steps makes [BestOverTime] return the bound at each moment.
 	Steps bool
-	// Moves says that items may be moved, one after the other: each leaves its machine and then goes
-	// where it may be placed.
+	// Moves allows items to be moved, one after the other: each leaves its machine and is then
+	// placed where it may be.
 	Moves bool
 }
 
@@ -51,7 +51,7 @@ type Bounds struct {
 	// Each method's bound, the cheapest method first; the first is the volume
 	// bound. A method that gave up is not in the list.
 	Each []Bound
-	// Steps are the strongest bound in machines over time, where [Options] ask for it and items leave.
+	// Steps are the strongest bound in machines over time, where [Options] request it and items leave.
 	Steps []Step
 }
 
@@ -67,20 +67,20 @@ type Step struct {
 // Volume, limit and clique take microseconds to milliseconds (the clique at most
 // some hundredths of a second) and are always computed. With opt.Work > 0, linear
 // programs follow, in the manner of Gilmore and Gomory ("A linear programming
-// approach to the cutting-stock problem", Operations Research 9, 1961): the
-// least cost of fractions of machines, each filled in a permitted way, that cover
-// all items. An integer program for each kind of machine makes ways as they are
-// needed. Single dimensions come first, with limits only, where dynamic programming
-// solves that program; then all dimensions with limits, rules and types, by branch
-// and bound. A linear program gives a bound at any time, also when it is stopped
-// early (Farley, "A note on bounding a class of
-// linear programming problems", Operations Research 38, 1990), which is computed
-// in rational numbers from rounded prices and thus free of floating-point error.
+// approach to the cutting-stock problem", Operations Research 9, 1961): the least
+// cost of fractions of machines, each filled in a permitted way, that cover all
+// items. An integer program for each kind of machine makes ways as they are needed.
+// Single dimensions are first, with limits only, where dynamic programming solves
+// that program; then all dimensions with limits, rules and types, by branch and
+// bound. A linear program gives a bound at any time, also when it is stopped early
+// (Farley, "A note on bounding a class of linear programming problems", Operations
+// Research 38, 1990), which is computed in rational numbers from rounded prices and
+// thus free of floating-point error.
 //
 // Limits and rules by zone count as far as they limit machines.
 //
-// When the context ends, the linear programs stop, and Best returns what is proven
-// by then.
+// When the context ends, the linear programs stop, and Best returns the bounds
+// proven by then.
 func Best(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Bounds {
 	inst = perMachine(inst, items, opt.Moves)
 	volume := Volume(inst, items)
@@ -158,7 +158,7 @@ func (b *Bounds) add(next Bound) {
 	b.name()
 }
 
-// raise raises the figures to those of a bound that no method stands for.
+// raise raises the figures to those of a bound without a method of its own.
 func (b *Bounds) raise(next Bound) {
 	b.Machines = max(b.Machines, next.Machines)
 	b.Cost = math.Max(b.Cost, next.Cost)

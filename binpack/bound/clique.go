@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// cliqueWork is the effort of an exact clique, in words of bitsets read:
-	// some hundredths of a second. What is found by then is a clique, too.
+	// cliqueWork is the effort of an exact clique, in words of bitsets read: some
+	// hundredths of a second. Its result is a clique even then.
 	cliqueWork = 1 << 23
 	// denseGroups is the largest number of groups for which the clique is exact and
-	// items that do not fit together are looked for.
+	// items that do not fit together are searched.
 	denseGroups = 2048
 )
 
@@ -63,15 +63,15 @@ func distinctMachines(inst *binpack.Instance) []*binpack.MachineLine {
 		known := func(o *binpack.MachineLine) bool { return o.Type == m.Type && slices.Equal(o.Capacity, m.Capacity) }
 		if m.Count != 0 && !slices.ContainsFunc(out, known) {
 			if out = append(out, m); len(out) > 8 {
-				break // the caller wants no more
+				break // the caller needs no more
 			}
 		}
 	}
 	return out
 }
 
-// apart reports whether no machine holds an item of one list of apps beside an
-// item of the other.
+// apart reports whether no machine holds an item of one list of apps together with
+// an item of the other.
 func apart(inst *binpack.Instance, kinds []*binpack.MachineLine, these, those []int32, present func(a int32) bool) bool {
 	for _, a := range these {
 		for _, b := range those {
@@ -100,9 +100,9 @@ func together(a, b *binpack.App, m *binpack.MachineLine) bool {
 	return true
 }
 
-// cliqueOf bounds groups that exclude each other: no two share a machine, so what
-// they need adds up. The clique is the heaviest where that is not too much work, else
-// a heavy one.
+// cliqueOf bounds groups that exclude each other: no two share a machine, so their
+// needs add up. The clique is the heaviest where that is not too much work, else a
+// heavy one.
 func cliqueOf(inst *binpack.Instance, items []int64, needs []need) Bound {
 	graph := exclusions(inst, appsOf(inst), func(a int32) bool { return items[a] > 0 })
 	b := Bound{Method: MethodClique}
@@ -172,7 +172,7 @@ func greedyClique(graph [][]int32, weight []float64, v int32) (clique []int32, s
 	}
 }
 
-// intersect keeps of a what is in b; both are sorted.
+// intersect keeps the elements of a that are in b; both are sorted.
 func intersect(a, b []int32) []int32 {
 	out := a[:0]
 	for _, v := range a {
@@ -226,7 +226,7 @@ func newCliqueSearch(graph [][]int32, weight []float64) *cliqueSearch {
 	return s
 }
 
-// search returns a clique that is heavier than most, or none.
+// search returns a clique that is heavier than most, or nil.
 func (s *cliqueSearch) search(most float64) ([]int32, float64) {
 	s.most = most
 	all := make([]uint64, s.words)

@@ -10,9 +10,9 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A generator solves the linear program of a cover by column generation: it
-// prices items by the ways known so far, looks for a way to fill a machine that
-// is worth more than the machine costs, and so on until there is none.
+// A generator solves the linear program of a cover by column generation: it prices
+// items by the ways known so far, looks for a way to fill a machine that is worth
+// more than the machine costs, and so on until no such way exists.
 type generator struct {
 	cover    *cover
 	program  *program
@@ -74,7 +74,7 @@ func newGenerator(c *cover, integral bool, enough float64, work int64) *generato
 		basis = append(basis, column{rows: []int32{row}, value: []float64{1}})
 	}
 	g.program = newProgram(rhs, basis)
-	for i := range c.classes { // more of a class than asked for
+	for i := range c.classes { // more of a class than required
 		g.program.add(column{rows: []int32{int32(i)}, value: []float64{-1}})
 	}
 	return g
@@ -137,7 +137,7 @@ func (g *generator) run(ctx context.Context) outcome {
 		case g.addColumns(ways) > 0:
 			away = 1
 		case smooth > 0:
-			away++ // towards what the program itself would pay
+			away++ // towards the program's own prices
 		case exact:
 			return outcome{value: g.best}
 		case g.nodes >= mostNodes:
@@ -335,7 +335,7 @@ func (g *generator) reached() bool {
 	return low >= upper*(1-tolerance)
 }
 
-// What linear programs minimise.
+// The objectives of linear programs.
 func countOf(*binpack.MachineLine) float64  { return 1 }
 func costOf(m *binpack.MachineLine) float64 { return m.Cost }
 

@@ -18,7 +18,7 @@ type cover struct {
 	kinds   []coverKind
 	classes []coverClass
 	groups  []coverGroup
-	class   []int32 // per app: its class, -1 for none
+	class   []int32 // per app: its class, -1 = no class
 }
 
 // A coverKind is a number of equal machines.
@@ -41,18 +41,18 @@ type coverClass struct {
 // A coverGroup is a group with limits and rules. No machine holds items of a group
 // and of one that it excludes.
 type coverGroup struct {
-	limit    int64 // items on a machine; 0 = what the classes say
+	limit    int64 // items on a machine; 0 = the limits of the classes
 	excludes []int32
 	rules    []coverRule
 }
 
-// A coverRule says that beside one item of group a stand at most max of b.
+// A coverRule allows at most max items of group b next to one of a.
 type coverRule struct {
 	a, b int32
 	max  int64
 }
 
-// coverOptions say which parts of an instance go into a cover.
+// coverOptions select the parts of an instance for a cover.
 type coverOptions struct {
 	dims  []int // the dimensions that count
 	rules bool  // whether rules count
@@ -123,8 +123,8 @@ func (c *cover) addKinds(inst *binpack.Instance, opt coverOptions) {
 	}
 }
 
-// join makes one kind of two: what fits on a machine of either kind fits on one of
-// the new kind, at no higher cost.
+// join makes one kind of two: a content that fits on a machine of either kind fits
+// on one of the new kind, at no higher cost.
 func (k *coverKind) join(o *coverKind) {
 	k.cost = min(k.cost, o.cost)
 	if k.count < 0 || o.count < 0 {

@@ -14,7 +14,7 @@ type coverBuilder struct {
 	items   []int64
 	opt     coverOptions
 	apps    [][]int32
-	groupOf []int32          // per group of the instance: its group here, -1 none
+	groupOf []int32          // per group of the instance: its group here, -1 = no group
 	known   map[string]int32 // class by key
 }
 
@@ -120,7 +120,7 @@ func (b *coverBuilder) addGroup(g int32, excludes []int32, ruled bool) {
 }
 
 // classOf returns the class of an app alone. binding reports whether its limit is
-// below what a machine has room for. It is not ok when no machine holds an item.
+// below the number that fits on a machine. ok is false if no machine holds an item.
 func (b *coverBuilder) classOf(a int32, limit int64) (class coverClass, binding, ok bool) {
 	app := &b.inst.Apps[a]
 	class = coverClass{items: b.items[a], on: make([]bool, len(b.kinds))}

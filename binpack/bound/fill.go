@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// A filler finds the most valuable permitted way to fill a machine of one kind:
-// a knapsack problem in several dimensions with limits and rules, solved by
-// branch and bound. The bound of a branch is the best of what the classes still
-// to come are worth in one dimension, taken from tables that dynamic
-// programming fills for each dimension that matters and for their mean. With one
-// dimension and no rules the table knows the answer.
+// A filler finds the most valuable permitted way to fill a machine of one kind: a
+// knapsack problem in several dimensions with limits and rules, solved by branch
+// and bound. The bound of a branch is the best worth of the remaining classes in
+// one dimension, taken from tables that dynamic programming fills for each
+// dimension that matters and for their mean. With one dimension and no rules the
+// table holds the answer.
 type filler struct {
 	c        *cover
 	kind     int
@@ -36,23 +36,23 @@ type filler struct {
 	found   []way
 }
 
-// A way is what fills one machine.
+// A way is the content of one full machine.
 type way struct {
 	class []int32
 	count []int64
 }
 
 // A table is one dimension, in steps; a machine has size of them. Demands are rounded
-// down, so what fits fits here too.
+// down, so any content that fits, fits here too.
 type table struct {
 	size   int
 	weight []int32 // by class
-	rows   []int64 // [place in order][size left]: what the rest is worth at most
+	rows   []int64 // [place in order][size left]: the most that the rest is worth
 	left   int
 }
 
 const (
-	maxTables    = 3       // single dimensions, beside the mean
+	maxTables    = 3       // single dimensions, in addition to the mean
 	tableCells   = 1 << 21 // cells of one table
 	maxTableSize = 1 << 13 // steps of a single dimension
 	meanSize     = 1 << 9  // steps of the mean
@@ -61,7 +61,7 @@ const (
 	mostNumbers  = 64      // counts of a class to be tried at a node, on average
 	numberWork   = 10      // operations of such a count
 	diveTries    = 256     // counts of a class to be tried by a dive
-	priceOne     = 1 << 30 // the integer that stands for a price of 1
+	priceOne     = 1 << 30 // the integer for a price of 1
 )
 
 func newFiller(c *cover, kind int) *filler {
@@ -216,8 +216,8 @@ func (t *table) fill(f *filler) int64 {
 	return work
 }
 
-// rest bounds what the classes from a place on may be worth on the present machine
-// when some more of it is taken.
+// rest bounds the worth of the classes from a place on for the free part of the
+// present machine.
 func (f *filler) rest(place int) int64 {
 	least := int64(math.MaxInt64)
 	for t := range f.tables {
@@ -328,8 +328,7 @@ func (f *filler) record(value int64, anyway bool) {
 	f.found = append(f.found, w)
 }
 
-// branch tries all ways that go on from the present one with classes from a
-// place on.
+// branch tries all ways that continue the present one with classes from a place on.
 func (f *filler) branch(place int, value int64) {
 	for ; place < len(f.class); place++ {
 		rest := f.rest(place)
@@ -387,9 +386,9 @@ func (f *filler) others(work *int64) {
 	}
 }
 
-// packing covers all classes of the kind by ways that a simple heuristic makes:
-// first comes the class that still needs the most machines; on a tie the one with the
-// larger item. A linear program that begins with them begins near its end.
+// packing covers all classes of the kind by ways that a simple heuristic makes: first
+// the class that still needs the most machines; on a tie the one with the larger
+// item. A linear program that begins with them begins near its end.
 func (f *filler) packing(work *int64) []way {
 	left := make([]int64, len(f.c.classes))
 	f.class, f.price = f.class[:0], f.price[:0]

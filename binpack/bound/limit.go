@@ -17,8 +17,8 @@ type needs struct {
 	spread bool     // spread_min counts: true without departures
 }
 
-// A term bounds the machines of one app, or of all apps of a group, by how many
-// items a machine takes: a volume bound in one dimension of its own.
+// A term bounds the machines of one app, or of all apps of a group, by the number
+// of items that a machine takes: a volume bound in one dimension of its own.
 type term struct {
 	fleet *fleet
 	cheap []step // usable machines, the cheapest first; capacity is 1
@@ -98,15 +98,15 @@ func newTerm(inst *binpack.Instance, held []int64) term {
 	return term{fleet: f, cheap: runningSums(cheap, true)}
 }
 
-// need is what one group asks for: machines and their cost. Short says that
-// there are too few machines for it.
+// need is the number of machines that one group needs, and their cost. Short marks too few
+// machines for it.
 type need struct {
 	machines int
 	cost     float64
 	short    bool
 }
 
-// group is what a group of items[a] items of each of its apps needs.
+// group is the need of a group of items[a] items of each of its apps.
 func (n *needs) group(g int32, apps []int32, items []int64) need {
 	var out need
 	total := int64(0)
@@ -161,7 +161,7 @@ func appsOf(inst *binpack.Instance) [][]int32 {
 	return apps
 }
 
-// needsOf is what each group needs of items[a] items of each app, all at once.
+// needsOf is the need of each group with items[a] items of each app, all at once.
 func needsOf(inst *binpack.Instance, items []int64) []need {
 	n := newNeeds(inst, true)
 	out := make([]need, len(inst.Groups))
@@ -173,9 +173,9 @@ func needsOf(inst *binpack.Instance, items []int64) []need {
 	return out
 }
 
-// Limit bounds a placement of items[a] items of each app a by the group that
-// needs most machines for itself: a group of n items with limit k needs ceil(n/k),
-// more when its items are large, and as many as its spread says.
+// Limit bounds a placement of items[a] items of each app a by the group that needs
+// most machines for itself: a group of n items with limit k needs ceil(n/k), more
+// if its items are large, and as many as its spread requires.
 func Limit(inst *binpack.Instance, items []int64) Bound {
 	return limitOf(needsOf(perMachine(inst, items, false), items))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// moments is the number of moments, beside the peaks, with tariffs of their own.
+// moments is the number of moments, in addition to the peaks, with tariffs of their own.
 const moments = 12
 
 // A tariff is prices of items by which no way to fill a machine is worth more
@@ -19,7 +19,7 @@ type tariff struct {
 	worth int64
 	cost  float64
 	count bool  // machines are bounded, not their cost
-	total int64 // worth of what is there
+	total int64 // worth of the present items
 }
 
 // addTariffs makes a tariff for each moment and objective and reports whether

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// BestOverTime is [Best] for items that come and go, as [VolumeOverTime] reads
+// BestOverTime is [Best] for items that arrive and leave, as [VolumeOverTime] reads
 // them. With departures it follows volume, limit and cliques from change to change,
 // and integrates the largest of them at each moment. There is one clique for each
 // group, chosen by the largest needs. With opt.Work > 0, tariffs follow: the prices
@@ -57,7 +57,7 @@ func sumOf(inst *binpack.Instance, changes []Change) []int64 {
 	return items
 }
 
-// A follower keeps what groups and cliques need while items come and go.
+// A follower keeps the needs of groups and cliques while items arrive and leave.
 type follower struct {
 	inst    *binpack.Instance
 	exact   bool // sums of costs are exact
@@ -242,7 +242,7 @@ func (b *Bound) pass(now Bound, span float64) {
 	b.CostSeconds += now.Cost * span
 }
 
-// maxima is a list of numbers of at least 0 that knows its largest: a binary tree
+// maxima is a list of numbers of at least 0 with its largest at hand: a binary tree
 // over them.
 type maxima []float64
 

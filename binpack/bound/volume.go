@@ -19,13 +19,13 @@ type Bound struct {
 	// are 0 without deletes, where items live for ever.
 	MachineSeconds, CostSeconds float64
 	// Method is the method that gave it: MethodVolume and so on. Where the figures
-	// come from several, their names are joined by "+".
+	// are from several, their names are joined by "+".
 	Method string
 	// Short means that the fleet cannot hold all items. Machines and Cost then count
 	// every machine with some of the scarce dimension. They bound only placements that
 	// leave items out.
 	Short bool
-	// Stopped means that the method was stopped: more work may give more.
+	// Stopped means that the method was stopped: more work may give a higher bound.
 	Stopped bool
 }
 
@@ -58,10 +58,10 @@ func Volume(inst *binpack.Instance, items []int64) Bound {
 	return b
 }
 
-// VolumeOverTime is [Volume] for items that come and go. Changes are in order
-// of time; those of one instant count together, so that an item which leaves
-// as another arrives does not add to it. Items that were there before the
-// first event are changes at its time.
+// VolumeOverTime is [Volume] for items that arrive and leave. Changes are in order
+// of time; those of one instant count together, so that an item which leaves as
+// another arrives does not add to it. Items that were there before the first event
+// are changes at its time.
 //
 // With departures Machines and Cost are each at its own peak, and the integrals
 // run from measureFrom (NaN or earlier: the first change) to the last change.
@@ -222,7 +222,7 @@ func (f *fleet) bound(load []wide) Bound {
 	return b
 }
 
-// machinesFor says how many machines, in order of the steps, hold a load.
+// machinesFor returns the number of machines, in order of the steps, that hold a load.
 func machinesFor(steps []step, load wide) (n int, short bool) {
 	s, full, rest, ok := reach(steps, load)
 	if !ok {
@@ -280,8 +280,8 @@ func reach(steps []step, load wide) (s step, full int, rest uint64, ok bool) {
 	return s, int(q), rest, true
 }
 
-// wide is an unsigned sum of up to 128 bits: single values go to 2⁵⁰ and
-// counts beyond 2³¹, so sums may pass 64 bits.
+// wide is an unsigned sum of up to 128 bits: single values reach 2⁵⁰ and counts may
+// exceed 2³¹, so sums may pass 64 bits.
 type wide struct{ hi, lo uint64 }
 
 func times(a, b uint64) wide {

@@ -10,13 +10,13 @@ import (
 // perMachine returns an instance with limits by machine in the place of those by zone. They are
 // implied: a machine is in one zone, so it holds no more of a group than its zone may, and pairs
 // of groups that are apart by zone share no machine of a zone; items in so many zones are on as
-// many machines. Nothing is left of the rest, so a bound of it is one of the instance.
+// many machines. The other limits by zone are dropped, so a bound of it is one of the instance.
 //
 // items[a] are the items of each app a that are placed in some order and do not depart; nil = items
 // also leave, which leaves zones uneven. So may moves: with a skew above 1 the last item of a zone may
-// go to another zone, if that holds less than the fullest. No move fills a zone beyond what a skew
-// permits to as many items, and with a skew of 1, or a spread, the last item of a zone
-// goes nowhere but to a zone without any.
+// move to another zone, if that holds less than the fullest. No move fills a zone beyond what a skew
+// permits to as many items, and with a skew of 1, or a spread, the last item of a zone moves only to a
+// zone without any.
 func perMachine(inst *binpack.Instance, items []int64, moves bool) *binpack.Instance {
 	if len(inst.ZoneRules) == 0 && !slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone.Binds() }) {
 		return inst
@@ -50,7 +50,7 @@ func perMachine(inst *binpack.Instance, items []int64, moves bool) *binpack.Inst
 		switch {
 		case skew == 1: // no zone takes a second item before each has one
 			g.SpreadMin = max(g.SpreadMin, int32(zones))
-		case skew > 1 && items != nil && !moves: // while a zone has none, the others have at most skew
+		case skew > 1 && items != nil && !moves: // while a zone has no item, the others have at most skew
 			g.SpreadMin = max(g.SpreadMin, int32(min(zones, (total[i]+skew-1)/skew)))
 		}
 		g.Zone = binpack.ZoneLimits{}

@@ -2,7 +2,7 @@ package gpus
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// A Fragment computes what FGD calls the expected fragment of a machine,
+// A Fragment computes FGD's expected fragment of a machine,
 //
 //	F = Σ share of the type · GPU milli that an item of the type cannot use
 //

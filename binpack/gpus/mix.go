@@ -12,8 +12,8 @@ import (
 const typicalShare = .95
 
 // A Mix holds the typical types of items and their shares. FGD's fragment is the mean
-// over them. They come from the forecast of each app, or where there is none from what
-// has arrived so far.
+// over them. They are taken from the forecast of each app, or without one from the
+// items that have arrived so far.
 type Mix struct {
 	View
 	typeOf []int32   // per app: index into types
@@ -44,7 +44,7 @@ type Typical struct {
 	Machines []bool // per machine type: whether it may be used; nil = all may
 }
 
-// An Ask is what items of a type have in common.
+// An Ask is the common demand of the items of a type.
 type Ask struct {
 	CPU, GPU int64
 	models   string // names of the machine types; orders types that are alike otherwise
@@ -58,8 +58,8 @@ func MixOf(s *binpack.State) Mix {
 	return p
 }
 
-// Grow follows the apps that were added to the state. They are none of the mix: nothing
-// is expected of them, and none has come.
+// Grow follows the apps that were added to the state. They are not part of the mix: no
+// item of them is expected, and no item has arrived.
 func (p *Mix) Grow() {
 	p.Apps = p.State.Instance().Apps
 	for app := len(p.typeOf); app < len(p.Apps); app++ {
@@ -135,11 +135,11 @@ func (p *Mix) setMix(count func(app int) float64) {
 	}
 }
 
-// fewMoves is the number of types up to which each is put where it belongs.
+// fewMoves is the number of types up to which each is moved to its place.
 const fewMoves = 16
 
-// sort orders the types by what is in now, which becomes count. Mostly one has changed. Types of one rank differ in
-// their group at most.
+// sort orders the types by the counts in now, which become count. Mostly one has changed. Types of one rank differ
+// in their group at most.
 func (p *Mix) sort() {
 	var moved []int32
 	for t, n := range p.now {
@@ -163,7 +163,7 @@ func (p *Mix) sort() {
 	p.count, p.now = p.now, p.count
 }
 
-// compare is negative where type i comes before type j.
+// compare is negative where type i precedes type j.
 func (p *Mix) compare(i, j int32) int {
 	a, b := &p.types[i], &p.types[j]
 	return -cmp.Or(cmp.Compare(p.now[i], p.now[j]), cmp.Compare(a.CPU, b.CPU), cmp.Compare(min(a.GPU, p.One), min(b.GPU, p.One)),
@@ -187,7 +187,7 @@ func (p *Mix) add(t int32, share float64) {
 	*at = int32(len(p.Items))
 }
 
-// askOf is what items of an app ask for.
+// askOf is the demand of items of an app.
 func (p *Mix) askOf(app int32) (a Ask) {
 	a.CPU, a.GPU = p.Need(app)
 	var names []string
@@ -199,7 +199,7 @@ func (p *Mix) askOf(app int32) (a Ask) {
 	return a
 }
 
-// mayUse says which machine types an app may use; nil = all.
+// mayUse marks the machine types that an app may use; nil = all.
 func (p *Mix) mayUse(app int32) []bool {
 	allowed := p.Apps[app].Types
 	if allowed == nil {

@@ -2,15 +2,16 @@ package gpus
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// A View is what FGD and the policies that its authors compare it with look at
-// (Weng et al., USENIX ATC 2023; their simulator). Its cpu is the first dimension
-// that is no device, its GPUs are the first that is one. All other dimensions only
-// decide whether an item fits. The scores of those policies are whole numbers and
-// ties go to the lowest position; both are part of what they do.
+// A View holds the inputs of FGD and of the policies that its authors compare it
+// with (Weng et al., USENIX ATC 2023; their simulator). Its cpu is the first
+// dimension that is no device, its GPUs are the first that is one. All other
+// dimensions only decide whether an item fits. The scores of those policies are
+// whole numbers and the lowest position breaks ties; both are part of these
+// policies.
 type View struct {
 	State *binpack.State
 	Apps  []binpack.App
-	// The dimensions; -1 = there is none.
+	// The dimensions; -1 = no such dimension.
 	CPU, GPU int
 	// One is the number of units in a GPU.
 	One int64
@@ -40,7 +41,7 @@ func ViewOf(s *binpack.State) View {
 	return v
 }
 
-// Need is what an item asks of cpu and GPUs.
+// Need is the demand of an item for cpu and GPUs.
 func (v *View) Need(app int32) (cpu, gpu int64) {
 	if v.CPU >= 0 {
 		cpu = v.Apps[app].Demand[v.CPU]
@@ -51,8 +52,7 @@ func (v *View) Need(app int32) (cpu, gpu int64) {
 	return cpu, gpu
 }
 
-// Classes groups apps that ask for the same cpu and GPUs, and lists what they
-// ask for.
+// Classes groups apps with the same demand for cpu and GPUs, and lists the demands.
 func (v *View) Classes() (of []int32, needs [][2]int64) {
 	index := map[[2]int64]int32{}
 	for app := range v.Apps {
@@ -69,7 +69,7 @@ func (v *View) Classes() (of []int32, needs [][2]int64) {
 	return of, needs
 }
 
-// Left is what a machine has free, its GPUs together.
+// Left is the free cpu and GPUs of a machine, its GPUs together.
 func (v *View) Left(m int32) (cpu, gpu int64) {
 	if v.CPU >= 0 {
 		cpu = v.State.Free(v.CPU)[m]

@@ -32,12 +32,12 @@ type Model struct {
 	// Learns returns the features and parameters that training searches by default,
 	// at a level of knowledge and for a fixed or an open fleet.
 	Learns func(k binpack.Knowledge, fixed bool) []string
-	// Build makes the policy of a spec that has passed Check. It refuses what fields
-	// say together; Check looks at one field at a time.
+	// Build makes the policy of a spec that has passed Check. It refuses invalid
+	// combinations of fields; Check looks at one field at a time.
 	Build func(Spec) (binpack.Policy, error)
-	// Contents is what decides beside the spec, as text for the digest; nil = nothing does.
+	// Contents is the part of the model outside the spec, as text for the digest; nil = no such part.
 	Contents func() string
-	// NotLive says why a live cluster cannot use the model; empty = it can.
+	// NotLive is the reason why a live cluster cannot use the model; empty = it can.
 	NotLive string
 }
 
@@ -58,7 +58,7 @@ type Feature struct {
 	Formula    string
 	Unit       string
 	Range      string
-	Normaliser string // what the amount is divided by; empty = nothing
+	Normaliser string // divisor of the amount; empty = no divisor
 	// PerDimension: the feature also exists for a dimension alone, as name:cpu.
 	PerDimension bool
 }

@@ -12,9 +12,9 @@ const (
 	maxLeft = 50
 )
 
-// ItemsLeave reports whether more than one in maxLeft of the items placed has
-// left. Models for items that stay are Best Fit from then on: what they count is a
-// sum of peaks that do not come at the same time.
+// ItemsLeave reports whether more than one in maxLeft of the items placed has left.
+// Models for items that stay are Best Fit from then on: they count a sum of peaks
+// that do not occur at the same time.
 func ItemsLeave(s *binpack.State) bool { return s.Left()*maxLeft > s.Placements() }
 
 // CountApp is the number of items of an app among a machine's contents.

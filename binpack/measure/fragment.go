@@ -49,10 +49,10 @@ func Fragment(s *binpack.State, mix []int64) float64 {
 	return min(1, lost/float64(items))
 }
 
-// Scarcest is the dimension with the largest total demand ÷ total capacity of
-// the fleet; the first of equal ones; -1 when nothing is asked of any dimension
-// that the fleet has. Where a fleet has unlimited machine lines these outweigh
-// all others, and one machine of each stands for the total.
+// Scarcest is the dimension with the largest total demand ÷ total capacity of the
+// fleet; the first of equal ones; -1 without a demand for any dimension that the
+// fleet has. Where a fleet has unlimited machine lines these outweigh all others,
+// and one machine of each represents the total.
 func Scarcest(inst *binpack.Instance, mix []int64) int {
 	demand := make([]wide, len(inst.Dimensions))
 	for a, n := range mix {
@@ -100,7 +100,7 @@ func roomyMachines(s *binpack.State, d int) []int32 {
 	return list
 }
 
-// A demand is a vector that count items of the mix ask for.
+// A demand is the demand vector of count items of the mix.
 type demand struct {
 	amounts []int64
 	count   int64
@@ -136,11 +136,10 @@ type fit struct {
 	bits  []uint64
 }
 
-// newFit takes the dimensions one after the other. Per dimension the machines
-// are sorted by what is free and the demands by what they need, so that one
-// sweep knows for each demand the machines that are too small: the work is
-// (demands × machines ÷ 64) word operations per dimension instead of a look at
-// every pair.
+// newFit takes the dimensions one after the other. Per dimension the machines are
+// sorted by free amount and the demands by need, so that one sweep finds for each
+// demand the machines that are too small: the work is (demands × machines ÷ 64)
+// word operations per dimension instead of a look at every pair.
 func newFit(s *binpack.State, demands []demand, machines []int32) *fit {
 	f := &fit{words: (len(machines) + 63) / 64}
 	f.bits = make([]uint64, len(demands)*f.words)
@@ -193,8 +192,8 @@ func someTooSmall(free []int64, machines []int32, demands []demand, d int) bool 
 	return most > least
 }
 
-// markDevices adds the machines without the devices that a demand needs: as
-// many entirely free ones as it asks for, or one with a sufficient free share.
+// markDevices adds the machines without the devices that a demand needs: as many
+// entirely free ones as it requests, or one with a sufficient free share.
 func (f *fit) markDevices(s *binpack.State, d int, demands []demand, machines []int32) {
 	one := s.Instance().Dimensions[d].One
 	byNeed := map[int64][]uint64{} // few different demands for devices

@@ -55,7 +55,7 @@ func Balance(s *binpack.State) float64 {
 	return ratio(sum, dims)
 }
 
-// utilisationDeviation goes over the machines twice, mean first: the one-pass
+// utilisationDeviation passes over the machines twice, mean first: the one-pass
 // formula loses all digits when the fleet is nearly even.
 func utilisationDeviation(s *binpack.State, d int) (deviation float64, ok bool) {
 	mean, n := 0.0, 0

@@ -6,8 +6,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Uplinks says how busy the uplinks of the machines in use are, of what the capacity in one
-// dimension is.
+// Uplinks is the load of the uplinks of the machines in use; the capacity in one dimension
+// is a part of the uplink.
 type Uplinks struct {
 	Machines int     // in use
 	Over     int     // of them those above the limit
@@ -15,10 +15,10 @@ type Uplinks struct {
 	Local    float64 // share of all traffic that leaves no machine
 }
 
-// UplinksOf measures what stands in a state by the demands of inst in a dimension, which may
-// be larger than those of the state's own instance. Traffic of a pair ([binpack.Pair]) with
-// both ends on a machine leaves its uplink alone. A load above limit, a share of the
-// capacity, counts as over. Lines of machines that have another capacity than the state says are in raised.
+// UplinksOf measures the placed items of a state by the demands of inst in a dimension, which may be larger
+// than those of the state's own instance. Traffic of a pair ([binpack.Pair]) with both ends on a machine
+// does not load its uplink. A load above limit, a share of the capacity, counts as over. Lines of machines
+// that have another capacity than in the state are in raised.
 func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, raised map[int32]float64) Uplinks {
 	var u Uplinks
 	from := sendings(inst)
@@ -59,7 +59,7 @@ func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, r
 		if c, ok := raised[line]; ok {
 			capacity = c
 		}
-		if capacity == 0 { // nothing may be sent: no share says how much too much it is
+		if capacity == 0 { // nothing may be sent: the excess has no share
 			if out > stays {
 				u.Over++
 			}
@@ -77,7 +77,7 @@ func UplinksOf(s *binpack.State, inst *binpack.Instance, d int, limit float64, r
 	return u
 }
 
-// A sending is what each item of an app sends to those of a group.
+// A sending is the traffic of each item of an app to those of a group.
 type sending struct {
 	group  int32
 	bits   float64

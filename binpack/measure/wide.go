@@ -2,8 +2,8 @@ package measure
 
 import "math/bits"
 
-// wide is an unsigned sum of up to 128 bits: single amounts go to 2⁵⁰, so sums
-// over a large fleet may pass 64 bits.
+// wide is an unsigned sum of up to 128 bits: single amounts reach 2⁵⁰, so sums over
+// a large fleet may pass 64 bits.
 type wide struct{ hi, lo uint64 }
 
 func (w *wide) add(v int64) { w.addTimes(v, 1) }

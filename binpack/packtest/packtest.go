@@ -1,5 +1,5 @@
-// Package packtest makes what several packages test with: packing instances, a
-// small state, the numbers of shipped policies, and the CPU time used.
+// Package packtest makes test data of several packages: packing instances, a small
+// state, the numbers of shipped policies, and the CPU time used.
 package packtest
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Soak counts the events of a server and samples what the process holds.
+// A Soak counts the events of a server and samples the memory of the process.
 type Soak struct {
 	tb      testing.TB
 	name    string
@@ -40,7 +40,7 @@ func NewSoak(tb testing.TB, name string, events int) *Soak {
 	return s
 }
 
-// Event counts one and reports whether there are more to come. It returns false once.
+// Event counts one and reports whether more will follow. It returns false once.
 func (s *Soak) Event() bool {
 	if s.events++; s.events%max(1, s.most/soakSamples) == 0 {
 		s.samples = append(s.samples, s.sample())

@@ -6,7 +6,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A deviceLoad is a number of items of one app that want devices.
+// A deviceLoad is a number of items of one app that need devices.
 type deviceLoad struct {
 	need int64 // of one dimension
 	app  int32
@@ -36,8 +36,8 @@ func (p *planner) findDevices(items []int64, standing []Machine) {
 	}
 }
 
-// devicesFit reports whether the devices of a machine hold one more item of an
-// app, beside all that is there.
+// devicesFit reports whether the devices of a machine hold one more item of an app,
+// in addition to its present content.
 func (p *planner) devicesFit(a, m int32) bool {
 	for _, d := range p.shared {
 		if p.inst.Apps[a].Demand[d] > 0 && !p.packDevices(d, m, a, nil) {
@@ -50,8 +50,8 @@ func (p *planner) devicesFit(a, m int32) bool {
 // packDevices gives devices of one dimension to the new items of a machine, and to
 // one more of the app extra unless that is -1: whole devices first, then shares, the
 // largest first, each the smallest rest that is enough (best fit decreasing). The
-// answer depends on what the machine holds, not on the order in which it came. It
-// reports whether all found one. It calls taken, unless that is nil, for each device.
+// answer depends on the machine's content, not on the order of placement. It reports
+// whether every item found one. It calls taken, unless that is nil, for each device.
 func (p *planner) packDevices(d int, m, extra int32, taken func(app, device int32)) bool {
 	p.loads = p.loads[:0]
 	for _, e := range p.on[m] {
@@ -100,8 +100,8 @@ func (p *planner) addLoad(d int, a, n int32) {
 	p.loads[at] = l
 }
 
-// freshDevices is what a machine's devices have free beside what stood there
-// before.
+// freshDevices is the free share of each device of a machine after its earlier
+// items.
 func (p *planner) freshDevices(d int, m int32) []int64 {
 	one := p.inst.Dimensions[d].One
 	p.rest = p.rest[:0]

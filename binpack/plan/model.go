@@ -13,11 +13,10 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A Model is the packing of items as an integer program: minimise the cost of
-// the machines in use. It is for solvers that prove what [Pack] found on small
-// instances. It leaves out spread and zones, and takes only the amounts of devices. So the
-// optimum is always a bound, and a packing where these make no difference. Where zones bind (see
-// [ByZone]) it says little.
+// A Model is the packing of items as an integer program: minimise the cost of the machines in
+// use. It lets solvers prove the results of [Pack] on small instances. It leaves out spread and
+// zones, and takes only the amounts of devices. So the optimum is always a bound, and a packing
+// where these make no difference; where zones bind (see [ByZone]) it is a weak bound.
 //
 // Variables: y<m> is 1 when machine m is in use, x<a>_<m> the items of app a on
 // it. z<g>_<m> is 1 when group g is on it, for groups that a rule names and that may
@@ -26,7 +25,7 @@ type Model struct {
 	inst     *binpack.Instance
 	items    []int64
 	standing []Machine
-	p        *planner // what stands, on the first slots
+	p        *planner // the standing items, on the first slots
 	slots    []int32  // kinds
 	rows     []modelRow
 	columns  []modelColumn
@@ -46,8 +45,8 @@ type modelColumn struct {
 	factors     []float64
 }
 
-// NewModel makes the program for items beside what stands. It has no more machines
-// than a known packing could pay for.
+// NewModel makes the program for items in addition to the standing ones. It has no
+// more machines than a known packing could pay for.
 func NewModel(inst *binpack.Instance, items []int64, standing []Machine, cost float64) *Model {
 	m := &Model{inst: inst, items: items, standing: standing, p: newPlanner(inst, items, standing, nil), at: map[string]int{}}
 	m.slots = slices.Clone(m.p.kind)
@@ -147,7 +146,7 @@ func (m *Model) addMachine(s int) {
 	m.addRules(s, y, most)
 }
 
-// addRules: where an A stands, no more than Max of B.
+// addRules: on a machine with an A, no more than Max of B.
 func (m *Model) addRules(s int, y string, most []int64) {
 	groupMost := make([]int64, len(m.inst.Groups))
 	for a, n := range most {
@@ -161,10 +160,10 @@ func (m *Model) addRules(s int, y string, most []int64) {
 	for _, r := range m.inst.Rules {
 		a, b := int(r.A), int(r.B)
 		heldA, heldB := m.held(r.A, s), m.held(r.B, s)
-		room := max(0, int64(r.Max)-heldB) // for B where an A stands
+		room := max(0, int64(r.Max)-heldB) // for B on a machine with an A
 		switch {
 		case groupMost[b] <= room && (heldB <= int64(r.Max) || groupMost[a] == 0):
-		case heldA > 0: // stands: B is limited
+		case heldA > 0: // present: B is limited
 			m.sum(m.row('L', float64(room)), b, s, 1)
 			if heldB > int64(r.Max) { // broken: nothing more of either
 				m.sum(m.row('L', 0), a, s, 1)
@@ -180,7 +179,7 @@ func (m *Model) addRules(s int, y string, most []int64) {
 	}
 }
 
-// presence adds a factor times whether a group stands on a machine to a row.
+// presence adds to a row a factor times 1 if a group is on a machine, else 0.
 func (m *Model) presence(row int32, g, s int, most int64, factor float64) {
 	if most <= 1 {
 		m.sum(row, g, s, factor)
@@ -203,7 +202,7 @@ func (m *Model) sum(row int32, g, s int, factor float64) {
 	}
 }
 
-// held counts the items of a group that stand on a machine.
+// held counts the items of a group on a machine.
 func (m *Model) held(g int32, s int) (n int64) {
 	if m.stands(s) {
 		for _, e := range m.standing[s].Items {
@@ -232,8 +231,8 @@ func (m *Model) unit(d int) float64 {
 	return float64(max(1, unit))
 }
 
-// breakSymmetry uses equal machines in order. Where all are equal, those of the
-// app with most items at one per machine come first.
+// breakSymmetry uses equal machines in order. Where all are equal, those of the app
+// with most items at one per machine are first.
 func (m *Model) breakSymmetry() {
 	for s := len(m.standing) + 1; s < len(m.slots); s++ {
 		if m.slots[s] == m.slots[s-1] {
@@ -294,8 +293,8 @@ func (m *Model) WriteMPS(w io.Writer) error {
 type Solved struct {
 	Optimal bool    // the solver found that nothing is cheaper; else there is no Packing
 	Cost    float64 // of the solution
-	// Packing of the solution, without bound.Bound. It may violate what the program
-	// leaves out.
+	// Packing of the solution, without bound.Bound. It may violate constraints that
+	// the program leaves out.
 	Packing Packing
 }
 
@@ -315,7 +314,7 @@ func (m *Model) ReadSolution(r io.Reader) (Solved, error) {
 	}
 	out.Optimal, out.Cost = status == "Optimal", cost
 	if !out.Optimal {
-		return out, nil // what follows need not be a packing
+		return out, nil // the remainder need not be a packing
 	}
 	for number := 2; lines.Scan(); number++ {
 		fields := strings.Fields(strings.TrimPrefix(strings.TrimSpace(lines.Text()), "**"))

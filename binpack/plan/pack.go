@@ -13,9 +13,9 @@ import (
 // sizeBits is the fixed point of sizes: a whole machine is about 2^sizeBits.
 const sizeBits = 20
 
-// planner is a packing under construction: a fleet, what stands where, and what
-// waits. Items come to machines one by one and leave them all at once, so that no
-// constraint has to be lifted item by item.
+// planner is a packing under construction: a fleet, the placed items and the
+// waiting ones. Items are added to machines one by one and removed all at once, so
+// that no constraint has to be lifted item by item.
 type planner struct {
 	inst       *binpack.Instance
 	kinds      []binpack.Kind
@@ -26,9 +26,9 @@ type planner struct {
 
 	// Per app.
 	size     []int64 // Σ over dimensions of the share of a machine, by scarcity
-	hard     []int64 // what makes it hard to place; the hardest are placed first
+	hard     []int64 // how hard it is to place; the hardest are placed first
 	left     []int64 // items that wait
-	hopeless []int64 // items that no machine takes
+	hopeless []int64 // items that fit no machine
 	waitAt   []int32 // index in waiting, -1
 	waiting  []int32 // apps with items that wait
 	takes    [][]bool
@@ -38,7 +38,7 @@ type planner struct {
 	out     [][]binpack.Rule
 	into    [][]binpack.Rule
 	onGroup []int32    // machines that hold it
-	zones   *planZones // nil = none binds
+	zones   *planZones // nil = no zone binds
 
 	// Per machine; closed ones have kind -1.
 	kind      []int32
@@ -55,7 +55,7 @@ type planner struct {
 
 	deviceDims []int           // dimensions of devices
 	shared     []int           // those of them that items take shares of
-	taken      [][]takenDevice // per machine: by what stood there before
+	taken      [][]takenDevice // per machine: by its standing items
 	loads      []deviceLoad    // of packDevices
 	rest       []int64
 
@@ -87,7 +87,7 @@ type ranked struct {
 	app int32
 }
 
-// newPlanner has what stands. Zones may be nil.
+// newPlanner returns a planner with the standing items. Zones may be nil.
 func newPlanner(inst *binpack.Instance, items []int64, standing []Machine, zones *planZones) *planner {
 	n := len(inst.Apps)
 	p := &planner{
@@ -191,7 +191,7 @@ func hopeless(inst *binpack.Instance, items []int64) []int64 {
 }
 
 // measure gives apps and kinds their sizes: shares of the largest machine,
-// dimensions weighted by the square of how much of them is asked for.
+// dimensions weighted by the square of the share of them that is requested.
 func (p *planner) measure(items []int64) {
 	dims := len(p.inst.Dimensions)
 	reference, weight := make([]float64, dims), make([]float64, dims)
@@ -250,7 +250,7 @@ func (p *planner) measure(items []int64) {
 
 // fill places the waiting items of some apps, the hardest first but for noise. The
 // size of the noise is drawn each time: exact packings of many sizes need little of
-// it, constraints need much. What finds no place stays waiting.
+// it, constraints need much. Items that fit nowhere stay waiting.
 func (p *planner) fill(apps []int32) {
 	p.order = p.order[:0]
 	noise := uint32(511) >> (p.rng.Uint32() & 3) // the key times up to 1 … 3
@@ -287,8 +287,8 @@ func harderFirst(a, b ranked) int {
 }
 
 // pick chooses a machine for one item: the emptiest that takes it, or in some steps
-// the fullest; -1 when there is none. Of equal ones it takes the first after a random
-// one.
+// the fullest; -1 if no machine takes it. Of equal ones it takes the first after a
+// random one.
 func (p *planner) pick(a int32) int32 {
 	app := &p.inst.Apps[a]
 	row := p.blocked[int(a)*p.words : (int(a)+1)*p.words]
@@ -327,7 +327,7 @@ func (p *planner) hasRoom(a, m int32) bool {
 	return len(p.shared) == 0 || p.devicesFit(a, m)
 }
 
-// stands is the number of items of an app that stood on a machine before.
+// stands is the number of items of an app that a machine held before.
 func (p *planner) stands(a, m int32) int32 {
 	for _, e := range p.standing[m] {
 		if e.App == a {
@@ -338,7 +338,7 @@ func (p *planner) stands(a, m int32) int32 {
 }
 
 // repairSpread removes second items of groups that are on fewer machines than their
-// spread asks for: no order could have placed them.
+// spread requires: no order could have placed them.
 func (p *planner) repairSpread() {
 	for g, group := range p.inst.Groups {
 		if group.SpreadMin <= 1 || p.onGroup[g] >= group.SpreadMin {

@@ -18,9 +18,8 @@ const DefaultSteps = 15000
 // Options of [Pack].
 type Options struct {
 	Seed uint64
-	// Steps of ruin and recreate before the fleet grows; 0 =
-	// DefaultSteps, negative = none. A search takes at most 2·planFleets times
-	// as many.
+	// Steps of ruin and recreate before the fleet grows; 0 = DefaultSteps, negative
+	// = no steps. A search takes at most 2·planFleets times as many.
 	Steps int
 	// Starts is the number of searches, each with random numbers of its own. The
 	// best is the result. 0 = 1. When one meets the bound, those after it are left
@@ -29,32 +28,32 @@ type Options struct {
 	// Workers is the number of searches at the same time; 0 = 1. The result is
 	// the same for any.
 	Workers int
-	// Machines to begin with, when that is more than the bounds ask for.
+	// Machines to begin with, when that is more than the bounds require.
 	Machines int
 	// Standing machines hold items that stay where they are. Their positions are
 	// taken, and their items count against limits and rules.
 	Standing []Machine
-	// Loosened is the instance for the bounds: without the constraints that what
-	// stands breaks. nil = the same.
+	// Loosened is the instance for the bounds: without the constraints that the
+	// standing items break. nil = the same.
 	Loosened *binpack.Instance
 	// Moves makes the bound hold for placements after moves, too (see [bound.Options]).
 	Moves bool
 	// Work of the linear programs, as in [bound.Options], that may raise the bound when
-	// the first search has not met it; 0 = none.
+	// the first search has not met it; 0 = no such work.
 	Work int64
 	// Watch, if not nil, is called every few steps with the progress of the search,
 	// by one goroutine at a time.
 	Watch func(Progress)
 }
 
-// Progress is how far a [Pack] is.
+// Progress is the intermediate state of a [Pack].
 type Progress struct {
 	Steps    int   // of all searches so far
 	Machines int   // that are open in the search that reports
 	Waiting  int64 // items that have no place yet there
 }
 
-// A Machine is one machine of a [Packing] and what goes there.
+// A Machine is one machine of a [Packing] with the items placed there.
 type Machine struct {
 	Kind        int32 // as numbered by [binpack.State.Kinds]; of a standing machine not read
 	Line, Index int32 // position: of a line of machines.csv and within it
@@ -65,15 +64,15 @@ type Machine struct {
 	Devices [][]binpack.Device
 }
 
-// A Packing says what goes where when everything is known beforehand.
+// A Packing assigns items to machines when everything is known beforehand.
 type Packing struct {
-	// Machines begins with the standing ones in the order given, whose Items
-	// are what comes to them; then those to be opened, each at the lowest
-	// position of its kind that is left.
+	// Machines begins with the standing ones in the order given, whose Items are
+	// the added ones; then those to be opened, each at the lowest free position of
+	// its kind.
 	Machines []Machine
 	// Order has an order of the items in which each constraint holds after every one, where limits
-	// or rules by zone bind a group; else nil: then the first of each group on each machine come
-	// before the others.
+	// or rules by zone bind a group; else nil: then the first of each group on each machine
+	// precede the others.
 	Order []Spot
 	// LeftOut is the number of items per app that found no place.
 	LeftOut []int64
@@ -96,17 +95,15 @@ func (p *Packing) Complete() bool {
 	return true
 }
 
-// Pack packs items[a] items of each app a at the least cost it finds: greedy
-// constructions in random order. The best is improved by ruin and recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking
-// Optimization Results Using the Ruin and Recreate Principle", Journal of
-// Computational Physics 159, 2000) in a fleet of the bound's size, which grows
-// while something does not fit. Both kinds of fleet are packed in the same way: a fixed
-// one is an open one with counts.
+// Pack packs items[a] items of each app a at the least cost it finds: greedy constructions in random order. The best is improved by
+// ruin and recreate (Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, "Record Breaking Optimization Results Using the Ruin and Recreate
+// Principle", Journal of Computational Physics 159, 2000) in a fleet of the bound's size, which grows while some item does not fit.
+// Both kinds of fleet are packed in the same way: a fixed one is an open one with counts.
 //
-// The packing respects capacity, devices, types, limits, rules and spread, and
-// can be placed in some order. The search counts zones as it goes; where what it found
-// has no order that keeps limits and rules by zone, the rest moves at the end. Same seed, same
-// packing. When the context ends, the search ends with the best so far.
+// The packing respects capacity, devices, types, limits, rules and spread, and can be placed
+// in some order. The search counts zones; if its result has no order that keeps limits and
+// rules by zone, the remaining items are moved at the end. Same seed, same packing. When the
+// context ends, the search ends with the best so far.
 func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Options) Packing {
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
@@ -147,7 +144,7 @@ type searches struct {
 	inst  *binpack.Instance
 	items []int64
 	opt   Options
-	least bound.Bound // of what some machine takes
+	least bound.Bound // of the items that fit some machine
 	watch watch
 }
 
@@ -224,7 +221,7 @@ type watch struct {
 	steps int
 }
 
-// goOn reports how far a search is and whether it goes on.
+// goOn reports the progress of a search and returns whether it shall continue.
 func (w *watch) goOn(steps int, p Progress) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +234,7 @@ func (w *watch) goOn(steps int, p Progress) bool {
 }
 
 // search runs a whole search. With one kind of machine their number is the cost,
-// and every fleet gets all the steps; with several what counts is the exchange at
-// the end.
+// and every fleet gets all the steps; with several the exchange at the end decides.
 func (p *planner) search(opt Options, start int) {
 	each := opt.Steps
 	if len(p.kinds) > 1 {

@@ -17,8 +17,8 @@ const (
 	watchEvery       = 64   // steps between looks at the watch
 )
 
-// openFleet opens the machines to begin with: as many as the bounds ask for,
-// kind by kind at the least cost for what is still to be held.
+// openFleet opens the machines to begin with: as many as the bounds require, kind
+// by kind at the least cost for the remaining load.
 func (p *planner) openFleet(atLeast int) {
 	load := p.leftLoad()
 	for m, k := range p.kind {
@@ -81,7 +81,7 @@ func (p *planner) servesAll(k int32, load []float64) bool {
 	return true
 }
 
-// leftLoad sums up what waits.
+// leftLoad sums up the waiting items.
 func (p *planner) leftLoad() []float64 {
 	load := make([]float64, len(p.free))
 	p.addLeft(load)
@@ -133,9 +133,9 @@ func (p *planner) open(k int32) {
 	p.setKind(m, k)
 }
 
-// grow opens machines for what waits: half of what its volume asks for, at
-// least one. It returns how many; 0 when no machine that is left takes any of
-// it.
+// grow opens machines for the waiting items: half as many as their volume requires,
+// at least one. It returns their number; 0 when no remaining machine takes any
+// item.
 func (p *planner) grow() int {
 	if !slices.ContainsFunc(p.stock, func(n int) bool { return n > 0 }) {
 		return 0
@@ -167,8 +167,8 @@ func (p *planner) grow() int {
 	return 0
 }
 
-// relieve opens machines that take nothing of what waits, so that others can move
-// there and make room: of each kind as many as are open in all, as far as there are.
+// relieve opens machines that take no waiting item, so that others can move there
+// and free capacity: of each kind as many as are open in all, or its stock if less.
 // It reports whether that helped; if not, it undoes it.
 func (p *planner) relieve(steps int) bool {
 	if len(p.waiting) == 0 {
@@ -234,8 +234,8 @@ func (p *planner) goOn() bool {
 	return !p.halted
 }
 
-// ruinStep empties a few machines and places what waits. It is undone when more is
-// left out than before.
+// ruinStep empties a few machines and places the waiting items. It is undone when
+// it leaves out more than before.
 func (p *planner) ruinStep() {
 	p.begin()
 	p.best = p.rng.Uint32()&1 == 0
@@ -348,9 +348,9 @@ func (p *planner) takesNow(a, m int32) bool {
 	return spread <= 1 || p.onGroup[g] >= spread || p.count(g, m) == 0
 }
 
-// toTry is what a step places: all that it took off machines, and of the apps
-// that waited before, which are the first ones in waiting, no more than maxTried
-// from a random one on.
+// toTry lists the apps of the items that a step places: all that it took off
+// machines, and of the apps that waited before, which are the first ones in
+// waiting, no more than maxTried from a random one on.
 func (p *planner) toTry(late int) []int32 {
 	if late <= maxTried {
 		p.try = append(p.try[:0], p.waiting...)
@@ -391,7 +391,7 @@ func (p *planner) victim(emptiest bool) int32 {
 	return best
 }
 
-// anyMachine is a random open machine, -1 when there seems to be none.
+// anyMachine is a random open machine, -1 if it finds none in 64 draws.
 func (p *planner) anyMachine() int32 {
 	if len(p.kind) == 0 {
 		return -1

@@ -161,7 +161,7 @@ func (p *planner) count(group, m int32) int32 {
 	return n
 }
 
-// close closes a machine to what the count-th item of a group excludes.
+// close closes a machine to the groups that the count-th item of a group excludes.
 func (p *planner) close(group, m, count int32) {
 	if limit := p.inst.Groups[group].Limit; limit > 0 && count >= limit {
 		p.block(group, m)
@@ -171,7 +171,7 @@ func (p *planner) close(group, m, count int32) {
 			p.block(r.B, m)
 		}
 	}
-	for _, r := range p.into[group] { // (A, group, k): no A beside more than k
+	for _, r := range p.into[group] { // (A, group, k): no A next to more than k
 		if count > r.Max {
 			p.block(r.A, m)
 		}

@@ -27,8 +27,8 @@ func (p *planner) shrink(steps int) {
 	}
 }
 
-// worst is the machine that costs most for what it holds, -1 when all that are
-// open stood before.
+// worst is the machine that costs most for its content, -1 when all open ones are
+// standing machines.
 func (p *planner) worst() int32 {
 	best, most := int32(-1), 0.0
 	for m, k := range p.kind {
@@ -71,9 +71,9 @@ func (p *planner) restore(c fleetCopy) {
 	p.undo()
 }
 
-// trade exchanges machines for cheaper ones: it closes a few, places what stood
-// there on the others, and opens the kinds that suit what is left. The step is undone
-// when that costs more than before. It ends when the cost is enough.
+// trade exchanges machines for cheaper ones: it closes a few, places their items on
+// the others, and opens the kinds that suit the remainder. The step is undone if the
+// cost rises. It ends when the cost is enough.
 func (p *planner) trade(steps int) {
 	load := make([]float64, len(p.free))
 	last := int64(0)
@@ -123,8 +123,8 @@ func (p *planner) cost() float64 {
 	return sum
 }
 
-// openFor opens a machine that takes the hardest of what waits: the kind that
-// holds all of it at the least cost, or now and then any.
+// openFor opens a machine that takes the hardest waiting item: the kind that holds
+// all of it at the least cost, or in half of the cases any.
 func (p *planner) openFor(load []float64) bool {
 	hardest := p.waiting[0]
 	for _, a := range p.waiting {

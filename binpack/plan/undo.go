@@ -11,7 +11,7 @@ func (p *planner) begin() {
 	p.saved, p.entries = p.saved[:0], p.entries[:0]
 }
 
-// save keeps what a machine holds, once in a step.
+// save keeps a machine's content, once in a step.
 func (p *planner) save(m int32) {
 	if p.stamp[m] == p.step {
 		return

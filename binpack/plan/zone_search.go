@@ -6,7 +6,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// planZones is what a search knows of zones. Machines without a zone are in one of their own, the
+// planZones holds a search's data on zones. Machines without a zone are in one of their own, the
 // last: hard limits refuse it, and no rule by zone counts there.
 type planZones struct {
 	inst   *binpack.Instance
@@ -61,8 +61,8 @@ func (z *planZones) add(kind, group, items int32) {
 	}
 }
 
-// closedTo says which zones take no more items of an app; nil = all take one. It is valid until
-// the next call.
+// closedTo marks the zones that take no more items of an app; nil = all take one. It is valid
+// until the next call.
 func (z *planZones) closedTo(a int32) []bool {
 	if z == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A Spot is where an item goes.
+// A Spot is the place of an item.
 type Spot struct {
 	App, Line, Index int32
 	Devices          []binpack.Device
@@ -30,7 +30,7 @@ func sequence(s *binpack.State, spots []Spot) (order []Spot) {
 	return order
 }
 
-// stand books what stands on machines. Devices are those given, or the lowest that are free.
+// stand books the standing items. Devices are those given, or the lowest that are free.
 func stand(s *binpack.State, standing []Machine) {
 	for _, at := range standing {
 		m, k := s.MachineAt(at.Line, at.Index), 0
@@ -54,8 +54,8 @@ func ByZone(inst *binpack.Instance) bool {
 	return len(inst.ZoneRules) > 0 || slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Zone.Binds() })
 }
 
-// keepZones makes a packing keep the limits and rules by zone in some order, which the search does
-// not look for: what breaks them goes by Best Fit to where it fits. Where packing everything in that way,
+// keepZones makes a packing keep the limits and rules by zone in some order, which the search does not
+// try: an item that breaks them is placed by Best Fit elsewhere. Where packing everything in that way,
 // the largest first, is better, it does that.
 func keepZones(inst *binpack.Instance, items []int64, standing []Machine, found Packing) Packing {
 	settled := settle(inst, items, standing, found.Machines)
@@ -72,8 +72,8 @@ func (p *Packing) left() (n int64) {
 	return n
 }
 
-// settle places items beside what stands: where wanted says if that is allowed, the others by
-// Best Fit.
+// settle places items in addition to the standing ones: where wanted has them if that is
+// allowed, the others by Best Fit.
 func settle(inst *binpack.Instance, items []int64, standing, wanted []Machine) Packing {
 	s := binpack.NewState(inst)
 	stand(s, standing)
@@ -164,7 +164,7 @@ func placeBest(s *binpack.State, app int32) (Spot, bool) {
 	return Spot{app, line, index, slices.Clone(s.Place(binpack.Item{App: app}, best, nil))}, true
 }
 
-// packed is the packing of a state in which done was placed beside what stands.
+// packed is the packing of a state in which done was placed in addition to the standing items.
 func packed(s *binpack.State, standing []Machine, done []Spot, left []int64) Packing {
 	out := Packing{LeftOut: left, Order: slices.Clone(done)}
 	at := map[[2]int32]int{}
@@ -199,8 +199,8 @@ func packed(s *binpack.State, standing []Machine, done []Spot, left []int64) Pac
 	return out
 }
 
-// numberKinds numbers the kinds as a state does: where no zone binds, the search knows one kind
-// where machines differ only in their zone.
+// numberKinds numbers the kinds as a state does: where no zone binds, the search has one kind
+// for machines that differ only in their zone.
 func numberKinds(inst *binpack.Instance, p *Packing) {
 	if !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Zone != "" }) {
 		return

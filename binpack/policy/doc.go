@@ -1,5 +1,5 @@
-// Package policy is the policy file: a Kubernetes object that names a learned
-// model, what it looks at, and its numbers, or a built-in rule with settings. It parses, checks,
-// digests and saves the file, and builds the [binpack.Policy] that the file describes. The list of
-// models is here; what a model is, is binpack/learned.
+// Package policy is the policy file: a Kubernetes object that names a learned model, its inputs,
+// and its numbers, or a built-in rule with settings. It parses, checks, digests and saves the
+// file, and builds the [binpack.Policy] that the file describes. The list of models is here;
+// binpack/learned defines a model.
 package policy

@@ -32,9 +32,9 @@ const (
 	ObjectKind = "PlacementPolicy"
 )
 
-// An Object is a policy as a Kubernetes object: what training writes
-// is what kubectl applies. A status, which a cluster adds, is read and saved
-// but changes nothing.
+// An Object is a policy as a Kubernetes object: training writes the form that
+// kubectl applies. A status, which a cluster adds, is read and saved but changes
+// nothing.
 type Object struct {
 	APIVersion string         `yaml:"apiVersion" json:"apiVersion"`
 	Kind       string         `yaml:"kind" json:"kind"`
@@ -50,7 +50,7 @@ type Metadata struct {
 	Annotations map[string]string `yaml:"annotations,omitempty" json:"annotations,omitempty"`
 }
 
-// Spec is the policy: a model, what it looks at, and its numbers.
+// Spec is the policy: a model, its inputs, and its numbers.
 type Spec struct {
 	FeatureVersion int                `yaml:"featureVersion" json:"featureVersion"`
 	Model          string             `yaml:"model" json:"model"`
@@ -67,7 +67,7 @@ type Spec struct {
 	Provenance     map[string]any     `yaml:"provenance,omitempty" json:"provenance,omitempty"`
 }
 
-// Mode is how much a policy decides; "" is [DefaultMode].
+// Mode is the extent to which a policy decides; "" is [DefaultMode].
 type Mode string
 
 // The modes.
@@ -154,10 +154,9 @@ func (s *Spec) Suits(inst *binpack.Instance) error {
 	return m.Suits(s.Features, inst)
 }
 
-// Digest identifies what the policy does: sha256 over model, knowledge,
-// features, weights, parameters and rule, not over name, provenance or
-// settings of use (mode, repair, soft, maxShareOfApp); of a model that
-// has contents also over these.
+// Digest identifies the policy's decisions: sha256 over model, knowledge, features,
+// weights, parameters and rule, not over name, provenance or settings of use (mode,
+// repair, soft, maxShareOfApp); of a model that has contents also over these.
 func (o *Object) Digest() string {
 	core := Spec{
 		FeatureVersion: o.Spec.FeatureVersion, Model: o.Spec.Model, Knowledge: o.Spec.Knowledge,

@@ -2,7 +2,7 @@ package policy
 
 import "fmt"
 
-// Repair says whether a cluster may move pods for one that fits on no node, and how many. It
+// Repair sets whether a cluster may move pods for one that fits on no node, and how many. It
 // changes no ranking and is no part of the digest.
 type Repair struct {
 	Mode         RepairMode `yaml:"mode,omitempty" json:"mode,omitempty"`
@@ -11,17 +11,17 @@ type Repair struct {
 	MinReplicas  *int       `yaml:"minReplicas,omitempty" json:"minReplicas,omitempty"`   // of a workload whose pod may move; nil = 2
 }
 
-// RepairMode is how much a repair does; "" is [RepairDisabled].
+// RepairMode is the extent of a repair; "" is [RepairDisabled].
 type RepairMode string
 
 // The modes of a repair.
 const (
 	RepairDisabled RepairMode = "Disabled"
-	RepairDryRun   RepairMode = "DryRun"  // it says which pods would move
+	RepairDryRun   RepairMode = "DryRun"  // it reports the pods that would move
 	RepairEnabled  RepairMode = "Enabled" // it moves them
 )
 
-// The numbers of a repair that gives none.
+// The default numbers of a repair.
 const (
 	defaultChain        = 8
 	defaultMovesPerHour = 20

@@ -11,10 +11,10 @@ import (
 // RuleModel is the model of a policy file that is a built-in rule with settings.
 const RuleModel = "rule"
 
-// ruleField is where a policy file has the settings.
+// ruleField is the field of a policy file with the settings.
 const ruleField = "spec.rule"
 
-// buildRule builds the rule of a spec. It knows what K0 knows, and has no numbers.
+// buildRule builds the rule of a spec. Its knowledge is K0, and it has no numbers.
 func (s *Spec) buildRule() (binpack.Policy, error) {
 	switch {
 	case s.Rule == nil:
@@ -31,7 +31,7 @@ func (s *Spec) buildRule() (binpack.Policy, error) {
 	return s.Rule.Policy(ruleField)
 }
 
-// fraction finds a fraction below a node; nil = there is none.
+// fraction finds a fraction below a node; nil = no such node.
 func fraction(at *yaml.Node) *yaml.Node {
 	if at.Tag == "!!float" {
 		return at

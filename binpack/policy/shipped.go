@@ -16,7 +16,7 @@ import (
 // ShippedModel is the name of the model that chooses among shipped files.
 const ShippedModel = "shipped"
 
-// shippedTable says which shipped file decides where. The first row that suits counts.
+// shippedTable assigns shipped files to states. The first row that suits counts.
 var shippedTable = []struct {
 	with, without shipped.Fact
 	file          string
@@ -24,10 +24,10 @@ var shippedTable = []struct {
 }{
 	{with: shipped.Devices | shipped.Forecast, file: "general-k1-devices.yaml"},
 	{with: shipped.Devices, file: "general-k0-devices.yaml"},
-	// Without a forecast every fleet looks loose at the beginning; with departures what is
+	// Without a forecast every fleet looks loose at the beginning; with departures a fleet
 	// loose at night may be tight at noon.
 	{with: shipped.Loose | shipped.Forecast | shipped.Batches, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
-	// One pod at a time is a cluster: what is declared is less than the peak of a day.
+	// One pod at a time is a cluster: the declared items are fewer than at the peak of a day.
 	{with: shipped.Roomy | shipped.Forecast, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
@@ -37,7 +37,7 @@ var shippedTable = []struct {
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
 	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},
-	// The order in which apps come again tells how wrong a forecast is.
+	// The order in which apps arrive again shows the error of a forecast.
 	{with: shipped.Forecast | shipped.Again | shipped.Batches, file: "large-k1.yaml"},
 	{with: shipped.Forecast | shipped.Batches, file: "general-k1.yaml"},
 	{with: shipped.Batches, file: "large-k0.yaml"},
@@ -66,7 +66,7 @@ type shippedFiles struct {
 type ShippedFile struct {
 	Name   string
 	Object *Object
-	// Departures says that the table has it for fleets whose items leave, Fixed for fixed fleets.
+	// Departures means that the table has it for fleets whose items leave, Fixed for fixed fleets.
 	Departures, Fixed bool
 }
 

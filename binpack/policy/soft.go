@@ -7,14 +7,14 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Soft says what the preferences of apps count. It is no part of the digest.
+// Soft sets how much the apps' preferences count. It is no part of the digest.
 type Soft struct {
 	Mode  binpack.SoftMode `yaml:"mode,omitempty" json:"mode,omitempty"`
 	Loss  float64          `yaml:"loss,omitempty" json:"loss,omitempty"`
 	Price float64          `yaml:"price,omitempty" json:"price,omitempty"`
 }
 
-// Care is how far preferences bind the policy.
+// Care is the extent to which preferences bind the policy.
 func (s *Spec) Care() binpack.Care {
 	var care binpack.Care
 	if s.Soft != nil {
@@ -42,5 +42,5 @@ type careful struct {
 	care binpack.Care
 }
 
-// Care is what [binpack.CareOf] finds.
+// Care returns the policy's care, for [binpack.CareOf].
 func (c careful) Care() binpack.Care { return c.care }

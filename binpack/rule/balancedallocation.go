@@ -11,8 +11,8 @@ import (
 //	score = 50 + ⌊(50 + ⌊100 · (1 − σ)⌋ − ⌊100 · (1 − σ₀)⌋) ÷ 2⌋
 //
 // with σ the standard deviation of requested_d ÷ allocatable_d over dimensions, and σ₀
-// that without the item: since Kubernetes 1.36 it is the change that counts. An item
-// that asks for nothing scores 0 everywhere (upstream skips the plugin).
+// that without the item: since Kubernetes 1.36 the change counts. An item without
+// demand scores 0 everywhere (upstream skips the plugin).
 type BalancedAllocation struct {
 	blind
 

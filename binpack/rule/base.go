@@ -2,7 +2,7 @@ package rule
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// blind is embedded by the rules that know nothing of the future.
+// blind is embedded by the rules without knowledge of the future.
 type blind struct{}
 
 // Knowledge is K0: the item, the machines, the constraints and the past.

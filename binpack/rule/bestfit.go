@@ -2,8 +2,8 @@ package rule
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// BestFit takes the machine that the item leaves fullest, by the l1 norm of
-// what stays free:
+// BestFit takes the machine that the item leaves fullest, by the l1 norm of the
+// amounts that stay free:
 //
 //	score = −Σ (free_d − demand_d) ÷ capacity_d
 //

@@ -10,8 +10,8 @@ import (
 //
 //	score = ⌊100 · (1 − ½ · cpu left ÷ max cpu − ½ · GPU left ÷ max GPU)⌋
 //
-// with what is left after the placement (best_fit_score.go of their
-// simulator). A shared GPU is the one with the least share left that suffices.
+// with the amounts left after the placement (best_fit_score.go of their simulator).
+// A shared GPU is the one with the least share left that suffices.
 type BestFitFGD struct{ blind }
 
 // Scorer prepares the policy for a state.

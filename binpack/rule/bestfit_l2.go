@@ -2,7 +2,7 @@ package rule
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// BestFitL2 is Best Fit by the squared l2 norm of what stays free:
+// BestFitL2 is Best Fit by the squared l2 norm of the amounts that stay free:
 //
 //	score = −Σ ((free_d − demand_d) ÷ capacity_d)²
 //

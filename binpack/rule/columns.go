@@ -27,7 +27,7 @@ func Divisors(s *binpack.State) [][]float64 {
 	return capacity
 }
 
-// demand is what an item of an app needs. Apps may be added to a state.
+// demand is the demand of an item of an app. Apps may be added to a state.
 func (c *columns) demand(app int32) []int64 { return c.state.Instance().Apps[app].Demand }
 
 // oneKind reports whether all machines are alike.
@@ -49,11 +49,10 @@ func (c *columns) residual(d int, need int64, candidates []int32, out []float64)
 	}
 }
 
-// emptyLast lowers the score of empty machines below that of every machine in
-// use: an Any Fit policy starts a machine only when no other takes the item. In
-// an open fleet the order of machines.csv says which one it starts, so all get
-// the same score and the lowest position goes first. Scores must lie in
-// [−span, span].
+// emptyLast lowers the score of empty machines below that of every machine in use:
+// an Any Fit policy starts a machine only when no other takes the item. In an open
+// fleet the order of machines.csv determines which one it starts, so all get the
+// same score and the lowest position is first. Scores must lie in [−span, span].
 func emptyLast(s *binpack.State, span float64, candidates []int32, out []float64) {
 	open := s.Instance().Fleet == binpack.Open
 	for i, m := range candidates {
@@ -92,7 +91,7 @@ func (c *columns) shares(item binpack.Item, m int32, name string, weight float64
 	return terms
 }
 
-// startTerm adds the term for what emptyLast does to the sum of terms.
+// startTerm adds the term for the effect of emptyLast on the sum of terms.
 func startTerm(s *binpack.State, span float64, m int32, terms []binpack.Term) []binpack.Term {
 	t := binpack.Term{Name: "empty: last", Weight: -2*span - 1}
 	if s.Items(m) == 0 {
@@ -106,7 +105,7 @@ func startTerm(s *binpack.State, span float64, m int32, terms []binpack.Term) []
 	return append(terms, t)
 }
 
-// startInOrderTerm adds the term for what startInOrder does.
+// startInOrderTerm adds the term for the effect of startInOrder.
 func (c *columns) startInOrderTerm(m int32, terms []binpack.Term) []binpack.Term {
 	if c.state.Instance().Fleet == binpack.Open && len(c.state.Kinds()) > 1 {
 		return startTerm(c.state, float64(len(c.capacity)), m, terms)

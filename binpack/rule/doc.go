@@ -4,7 +4,7 @@
 // reads.
 //
 // Every rule is a [binpack.Policy]: Cerebro, the plugin and the extender run these
-// values. They read a State and an item; they know no Kubernetes, clock or file.
+// values. They read a State and an item; they use no Kubernetes, clock or file.
 //
 // Two habits keep scores comparable. Amounts enter a score divided by a
 // capacity, and by division, not by a stored reciprocal: the quotient of two

@@ -11,7 +11,7 @@ import (
 //
 //	score = ⌊100 · (1 − ½ · (cpu free · cpu ÷ max cpu² + GPU free · GPU ÷ max GPU²))⌋
 //
-// with what is free before the placement and the largest machine's amounts
+// with the amounts free before the placement and the largest machine's amounts
 // (dot_product_score.go, GPUs merged into one dimension, normalised by max). A
 // shared GPU is the one with the least share left that suffices.
 type DotProductMin struct{ blind }

@@ -16,17 +16,17 @@ import (
 //	score = ⌊100 · sigmoid((F before − F after) ÷ 1000)⌋
 //	F = Σ share of the type · GPU milli that an item of the type cannot use
 //
-// over the typical items. A type without GPUs, with too little cpu left for it,
-// on a machine type that it may not use, or for which no GPU suffices, cannot use
-// any GPU that is left; another cannot use those whose share is below its own.
-// A type is what apps of a group ask for in common: cpu, GPUs and machine types;
-// typical are the most frequent ones that make up 95 % of the items.
+// over the typical items. A type without GPUs, with too little cpu left for it, on
+// a machine type that it may not use, or for which no GPU suffices, cannot use any
+// GPU that is left; another cannot use those whose share is below its own. A type
+// is a common demand of apps of a group: cpu, GPUs and machine types; typical are
+// the most frequent ones that make up 95 % of the items.
 //
-// The mix is the forecast of each app, or where there is none what has arrived
+// The mix is the forecast of each app, or without one the items that have arrived
 // so far; then every arrival changes all scores, which makes it slow. Formula,
-// order of summation and whole scores are those of the authors' simulator
-// (frag.go, fgd_score.go): the cut to whole numbers and the tie-break by position
-// decide most placements.
+// order of summation and whole scores are those of the authors' simulator (frag.go,
+// fgd_score.go): the cut to whole numbers and the tie-break by position decide most
+// placements.
 type FGD struct{}
 
 // Knowledge is K1: the mix of items.
@@ -43,7 +43,7 @@ func (FGD) Scorer(s *binpack.State) binpack.Scorer {
 
 type fgd struct {
 	gpus.Fragment
-	class []int32 // per app; apps of a class ask for the same cpu and GPUs
+	class []int32 // per app; apps of a class have the same demand of cpu and GPUs
 
 	before []fgdFragment // per machine
 	scores [][]fgdScore  // [class][machine]

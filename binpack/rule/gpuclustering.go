@@ -5,9 +5,9 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/gpus"
 )
 
-// GPUClustering keeps items that ask for different numbers of GPUs apart (Xiao
-// et al., "Gandiva", OSDI 2018; gpu_clustering_score.go of FGD's authors). A
-// share of a GPU is a class, and so is each whole number:
+// GPUClustering separates items by their number of GPUs (Xiao et al., "Gandiva",
+// OSDI 2018; gpu_clustering_score.go of FGD's authors). A share of a GPU is a
+// class, and so is each whole number:
 //
 //	score = ⌊25 · (max GPU − GPU left) ÷ max GPU⌋ +
 //	        75 only the item's class is on the machine
@@ -15,9 +15,9 @@ import (
 //	        25 none is
 //	         0 only others are
 //
-// with what is left before the placement. An item without GPUs has no class
-// and scores 0 everywhere: it goes to the lowest position. A shared GPU is the
-// one with the least share left that suffices.
+// with the amounts left before the placement. An item without GPUs has no class and
+// scores 0 everywhere: it takes the lowest position. A shared GPU is the one with
+// the least share left that suffices.
 type GPUClustering struct{ blind }
 
 // Scorer prepares the policy for a state.
@@ -36,7 +36,7 @@ func (GPUClustering) Scorer(s *binpack.State) binpack.Scorer {
 
 type gpuClustering struct {
 	gpus.View
-	class []int64 // per app: GPUs asked for, -1 = a share, 0 = none
+	class []int64 // per app: GPUs requested, -1 = a share, 0 = no GPU
 }
 
 func (p *gpuClustering) Score(item binpack.Item, candidates []int32, out []float64) {

@@ -12,8 +12,8 @@ import (
 //	takes GPUs that are free            max(50 − GPUs taken, 33)
 //	takes a share of a GPU in use       max(100 − ⌊⌊100 · share left⌋ ÷ 10⌋, 50)
 //
-// where the GPU taken is the one with the least share left that suffices. An
-// item without GPUs scores 0 everywhere: it goes to the lowest position.
+// where the GPU taken is the one with the least share left that suffices. An item
+// without GPUs scores 0 everywhere: it takes the lowest position.
 type GPUPacking struct{ blind }
 
 // Scorer prepares the policy for a state.

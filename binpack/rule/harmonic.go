@@ -10,7 +10,7 @@ import "github.com/sigma-scheduler/sigma/binpack"
 //
 //	class = min(harmonicClasses, min ⌊capacity_d ÷ demand_d⌋)
 //
-// A machine's class is that of the largest item on it. The item goes to a
+// A machine's class is that of the largest item on it. The item is placed on a
 // machine of its class, else to an empty one, else (a fixed fleet without empty
 // machines) to any; score 2, 1, 0, lowest position first.
 type Harmonic struct{ blind }

@@ -2,9 +2,9 @@ package rule
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// NextFit takes the machine that took the last item; when that one does not
-// take this item, an empty machine; when there is none, any by lowest position
-// (Johnson 1973). Score 2, 1, 0.
+// NextFit takes the machine that took the last item; if that one does not take this
+// item, an empty machine; without one, any by lowest position (Johnson 1973). Score
+// 2, 1, 0.
 type NextFit struct{ blind }
 
 // Scorer prepares the policy for a state.

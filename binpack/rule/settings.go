@@ -10,8 +10,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Settings are a rule as a policy file has it: one rule for all items, or one for items
-// of which a machine holds only one and another for the rest. Ties go to the lowest position.
+// Settings are a rule as a policy file has it: one rule for all items, or one for items of
+// which a machine holds only one and another for the rest. The lowest position breaks ties.
 type Settings struct {
 	Choice `yaml:",inline"`
 
@@ -161,8 +161,9 @@ func (s *Settings) choices(field string) map[string]*Choice {
 	return map[string]*Choice{field + ".onePerNode": s.OnePerNode, field + ".others": s.Others}
 }
 
-// Suits reports a resource that is no dimension of an instance; nil when there is none.
-// Scalar resources may be missing, since one that no item asks for never counts.
+// Suits reports a resource that is no dimension of an instance; nil if all are
+// dimensions. Scalar resources may be missing, since one that no item requests never
+// counts.
 func (s *Settings) Suits(field string, inst *binpack.Instance) error {
 	all := s.choices(field)
 	for _, at := range slices.Sorted(maps.Keys(all)) {

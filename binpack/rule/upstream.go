@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// Ties says how a strategy of kube-scheduler breaks the ties that its whole
-// scores leave.
+// Ties is the rule by which a strategy of kube-scheduler breaks the ties of its
+// whole scores.
 type Ties struct {
 	Seed       uint64
 	ByPosition bool // the lowest position, instead of at random as kube-scheduler does
@@ -37,9 +37,9 @@ func AtRandom(p binpack.Policy, seed uint64) binpack.Policy {
 const maxNodeScore = 100
 
 // A strategy is the arithmetic of one scoring plugin of kube-scheduler 1.36
-// (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, what the
-// item asks for, what would be requested of a machine with the item on it, which it may
-// overwrite, what the machine has, and the weight. It returns a whole score from 0 to
+// (pkg/scheduler/framework/plugins/noderesources). It gets, per dimension, the item's
+// request, the amount requested of a machine with the item on it, which it may
+// overwrite, the machine's amount, and the weight. It returns a whole score from 0 to
 // maxNodeScore. A dimension with allocatable 0 does not count.
 type strategy func(demand, requested, allocatable, weights []int64) int64
 
@@ -77,8 +77,8 @@ type upstream struct {
 	allocatable []int64
 }
 
-// gather is how many candidates are read from the columns at a time: with many
-// dimensions a walk down the columns is faster than across them.
+// gather is the number of candidates read from the columns at a time: with many
+// dimensions reading down the columns is faster than across them.
 const gather = 32
 
 func (u *upstream) Score(item binpack.Item, candidates []int32, out []float64) {
@@ -115,7 +115,7 @@ func (u *upstream) scoreOne(demand, requested []int64, m int32) int64 {
 	for d, need := range demand {
 		u.allocatable[d] = capacity[d]
 		requested[d] += capacity[d]
-		// A scalar resource that the pod does not ask for does not count.
+		// A scalar resource that the pod does not request does not count.
 		if need == 0 && u.scalar[d] || u.weights[d] == 0 {
 			u.allocatable[d] = 0
 		}

@@ -63,9 +63,9 @@ func estimate(values []float64) Estimate {
 	return e
 }
 
-// Aggregate joins the results of each policy at each knowledge level over all
-// comparisons, the present placement first, then sorted by unplaced items, then gap. Policies
-// that ran on fewer traces come after those that ran on more; K2 comes last.
+// Aggregate joins the results of each policy at each knowledge level over all comparisons,
+// the present placement first, then sorted by unplaced items, then gap. Policies that ran on
+// fewer traces follow those that ran on more; K2 is last.
 func Aggregate(comparisons []Comparison) []Aggregated {
 	type key struct{ policy, knowledge string }
 	var keys []key
@@ -105,7 +105,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// compareLast is cmp.Compare, but NaN comes after all numbers.
+// compareLast is cmp.Compare, but NaN sorts after all numbers.
 func compareLast(a, b float64) int {
 	return cmp.Or(cmp.Compare(b2i(math.IsNaN(a)), b2i(math.IsNaN(b))), cmp.Compare(a, b))
 }

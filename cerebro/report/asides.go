@@ -14,7 +14,7 @@ type aside struct {
 	Table   sheet.Table
 }
 
-// savings are what each policy needs less than the best rule that is free and than the present placement: of one trace with
+// savings are the savings of each policy over the best rule that is free and over the present placement: of one trace with
 // the 95 % interval over orders, of several with that over traces. There are no rows where costs do not compare.
 func savings(list []Comparison) (g grid) {
 	_, free, current := contenders(list)
@@ -87,7 +87,7 @@ func savingsOf(list []Comparison, policy, against string) (all []Saving) {
 	return all
 }
 
-// savingsCaption says what the ends in brackets are.
+// savingsCaption explains the ends in brackets.
 func savingsCaption(list []Comparison) string {
 	of := ""
 	switch {
@@ -99,7 +99,8 @@ func savingsCaption(list []Comparison) string {
 	return "Saved against the best rule that is free, and against the present placement" + of
 }
 
-// risks are what the failure of one machine, and of one zone, takes of an app of two items or more at the end of the order that is drawn.
+// risks are the items that an app of two or more loses by the failure of one machine, and of one zone, at the end of the order that is
+// drawn.
 func (c *Comparison) risks() (g grid) {
 	var names, on, most, worst, zone []string
 	zoned := c.Trace.Zones
@@ -131,7 +132,7 @@ func (c *Comparison) risks() (g grid) {
 	return g
 }
 
-// A risk sums up what failures take of the apps with two items or more.
+// A risk sums up the losses by failures of the apps with two items or more.
 type risk struct {
 	apps                  int
 	together, share, zone float64 // over apps: the most items on a machine, that as a share, the same of a zone

@@ -92,7 +92,7 @@ func shortNames(g grid) []string {
 	return short
 }
 
-// bySaving sorts traces by what the subject of the verdict saves there, the largest first.
+// bySaving sorts traces by the saving of the verdict's subject there, the largest first.
 func bySaving(list []Comparison) []Comparison {
 	subject, free, _ := contenders(list)
 	if subject == nil || free == nil || len(list) < 2 {
@@ -145,7 +145,8 @@ func rivals(list []Comparison) []sheet.Chart {
 	return []sheet.Chart{{SVG: svg, Caption: v.Title + ". A dot is a trace; on the diagonal both cost the same, below it " + shortName(subject.Policy) + " costs less: " + strings.TrimPrefix(v.About, shortName(subject.Policy)+" ")}}
 }
 
-// assumptions are what the traces do not have, and so does not count. Those of a cluster have more to assume.
+// assumptions are the facts that the traces lack, and that hence do not count. Traces of a cluster lack
+// more of them.
 func assumptions(list []Comparison) (lines []string) {
 	some := func(is func(t *Trace) bool) bool {
 		return slices.ContainsFunc(list, func(c Comparison) bool { return is(&c.Trace) })

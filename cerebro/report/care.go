@@ -10,8 +10,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro"
 )
 
-// An Ignoring is a policy's replays once more without what the apps prefer and without a share of
-// an app, and what failures take with it and without, by group, after one of the runs.
+// An Ignoring is a policy's replays once more without the apps' preferences and without a share
+// of an app, and the losses by failures with them and without, by group, after one of the runs.
 type Ignoring struct {
 	Care          binpack.Care
 	Runs          []cerebro.Run
@@ -19,7 +19,7 @@ type Ignoring struct {
 	With, Without []measure.Failure
 }
 
-// A Care says what it costs that a policy counts what the apps prefer. Figures of runs are means
+// A Care is the cost of counting the apps' preferences in a policy. Figures of runs are means
 // over the orders that count.
 type Care struct {
 	Mode    string  `json:"mode"`
@@ -31,12 +31,12 @@ type Care struct {
 		Unplaced    float64 `json:"unplaced"`
 	} `json:"ignored"`
 	// Extra is cost ÷ that without preferences − 1, of cost-seconds when items also leave; nil
-	// when there is none.
+	// without such a cost.
 	Extra *float64  `json:"extra"`
 	Apps  []AppRisk `json:"apps"` // groups with two items or more
 }
 
-// An AppRisk is the most items that one machine's or one zone's failure takes of a group.
+// An AppRisk is the most items of a group that one machine's or one zone's failure takes.
 type AppRisk struct {
 	App            string `json:"app"`
 	Items          int32  `json:"items"`
@@ -71,8 +71,8 @@ func (c *Comparison) careOf(p *Ignoring, counted []Run) *Care {
 	return out
 }
 
-// CareNotes say what counting preferences costs, a line for each policy and mode: of one trace its figures, of several their means with
-// the standard error and the trace on which it costs most. The JSON has all of them.
+// CareNotes report the cost of counting preferences, a line for each policy and mode: of one trace its figures, of several their means
+// with the standard error and the trace on which it costs most. The JSON has all of them.
 func CareNotes(comparisons []Comparison) (notes []string) {
 	type kind struct {
 		policy, mode string
@@ -127,7 +127,7 @@ func extraText(list []*Care, of map[*Care]string) string {
 		mean, stat.StdErr(deviation, float64(len(extra))), len(extra), 100**most.Extra, of[most])
 }
 
-// riskText is what the failure of a machine and of a zone takes of the apps of some traces.
+// riskText describes the losses of some traces' apps by the failure of a machine and of a zone.
 func riskText(list []*Care) string {
 	risk := func(what string, part func(AppRisk) (n, of, was, ofWas int32)) string {
 		mean, worst, meanWas, worstWas, apps := 0., 0., 0., 0., 0.

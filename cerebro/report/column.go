@@ -18,7 +18,7 @@ type grid struct {
 
 type column struct {
 	head  string
-	about string // what the figures are
+	about string // meaning of the figures
 	text  bool   // words, aligned left
 	cells []string
 }
@@ -220,7 +220,7 @@ func (g grid) text(b *strings.Builder) {
 	}
 }
 
-// offlineNote precedes results that know the true totals.
+// offlineNote precedes results of policies with the true totals.
 const offlineNote = "nearly offline (K2 knows the true totals):"
 
 // markdown writes the grid as a pipe table.

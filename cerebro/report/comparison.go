@@ -36,7 +36,7 @@ type Trace struct {
 	Deletes  bool      `json:"-"` // items also leave: costs are integrals over time
 	Seed     uint64    `json:"-"` // of the shuffled orders
 	Orders   int       `json:"-"` // shuffled orders, N
-	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is how long
+	Retry    bool      `json:"-"` // items may wait, so that no bound holds: the measure is the time waited
 	Moving   bool      `json:"-"` // the replay may move items
 	Cluster  bool      `json:"-"` // of a real cluster
 	Zones    bool      `json:"-"` // all machines name a zone
@@ -50,8 +50,8 @@ type Digest struct {
 	Trace    string `json:"trace"`
 }
 
-// A Bound is a lower bound that no scheduler can beat. Without a method there is none, and
-// its JSON form has null for each value.
+// A Bound is a lower bound that no scheduler can beat. Without a method there is no bound,
+// and its JSON form has null for each value.
 type Bound struct {
 	Machines       int     `json:"machines"`
 	Cost           float64 `json:"cost"`
@@ -78,7 +78,7 @@ func (b Bound) MarshalJSON() ([]byte, error) {
 type Step = sheet.Point
 
 // A Result is one policy's runs on one trace. Statistics are over the shuffled
-// orders 1…N, or over order 0 when there are none.
+// orders 1…N, or over order 0 without shuffled ones.
 type Result struct {
 	Policy    string `json:"policy"`
 	Digest    string `json:"digest"`
@@ -94,7 +94,7 @@ type Result struct {
 	// leave; nil when an item was unplaced or there is no bound.
 	GapToBound *float64 `json:"gap_to_bound"`
 	Saving     Saving   `json:"saving"`
-	// SavingFromCurrent is the same against what was recorded; nil where that is not compared.
+	// SavingFromCurrent is the same against the recorded placement; nil where that is not compared.
 	SavingFromCurrent *Saving `json:"saving_from_current,omitempty"`
 
 	// Care is nil where the apps prefer nothing, or the policy ignores it, and no share of an app
@@ -103,7 +103,7 @@ type Result struct {
 	// Uplinks is nil where the trace has no dimension egress.
 	Uplinks *Uplinks `json:"uplinks,omitempty"`
 
-	Layout *Layout `json:"-"` // after one of the runs, when asked for
+	Layout *Layout `json:"-"` // after one of the runs, if requested
 }
 
 // A Run is a [cerebro.Run] with its dimensions by name.
@@ -131,7 +131,7 @@ type Run struct {
 	Seconds            float64            `json:"seconds"`
 
 	Fallbacks map[string]int   `json:"-"` // items the policy did not decide, by cause
-	Series    []cerebro.Sample `json:"-"` // machines over time, when asked for
+	Series    []cerebro.Sample `json:"-"` // machines over time, if requested
 }
 
 // PolicyRuns are the runs of one policy on a trace.
@@ -306,7 +306,7 @@ func (c *Comparison) cost(run Run) float64 {
 	return run.Cost
 }
 
-// need is what a run needs of what [Comparison.limit] bounds.
+// need is a run's amount of the quantity that [Comparison.limit] bounds.
 func (c *Comparison) need(run Run) float64 {
 	if c.Trace.Mixed || c.Trace.Deletes {
 		return c.cost(run)

@@ -6,7 +6,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// dataOf is what the page of comparisons says, for programs.
+// dataOf is the content of the page of comparisons, for programs.
 func dataOf(verdict string, comparisons []Comparison) sheet.Data {
 	d := sheet.Data{Kind: "sigma compare", Version: sheet.DataVersion, Verdict: verdict, Parts: []sheet.DataPart{}}
 	for i := range comparisons {
@@ -64,7 +64,7 @@ func (c *Comparison) data() sheet.DataPart {
 	return part
 }
 
-// addSavings adds what a result saves, by order, where [Saving] has it.
+// addSavings adds the savings of a result, by order, where [Saving] has it.
 func (c *Comparison) addSavings(r *Result, add func(name string, values []float64)) {
 	free := c.result(r.Saving.Against)
 	if free == nil || r.Saving.Percent == nil {

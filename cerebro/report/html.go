@@ -18,9 +18,9 @@ var pageText string
 
 var pageTemplate = sheet.Template(pageText)
 
-// HTML writes the comparisons as one page without other files or network; its script only
-// highlights what the page shows. The paths are of the traces, as the command line gave them: the command that the page
-// proposes has them. The notes follow the first table.
+// HTML writes the comparisons as one page without other files or network; its script only highlights parts of the page.
+// The paths are of the traces, as the command line gave them: the command that the page proposes has them. The notes
+// follow the first table.
 func HTML(w io.Writer, comparisons []Comparison, paths, notes []string) error {
 	p := newPage(comparisons, paths)
 	switch {

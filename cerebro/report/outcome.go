@@ -69,7 +69,7 @@ func offline(r *Result) int {
 // bestFitNames are two names of one policy.
 var bestFitNames = []string{"bestfit", "bestfit-l1"}
 
-// result finds a policy's result; nil = none.
+// result finds a policy's result; nil = no result.
 func (c *Comparison) result(names ...string) *Result {
 	for i := range c.Results {
 		if slices.Contains(names, c.Results[i].Policy) && len(c.Results[i].Runs) > 0 {
@@ -174,7 +174,7 @@ func absent(r *Result) bool {
 	return meanOf(r.counted(), unplaced) > 0 || meanOf(r.counted(), waiting) > 0
 }
 
-// limit is the proven optimum, else the bound; 0 = none. It is in machines where all cost alike.
+// limit is the proven optimum, else the bound; 0 = no limit. It is in machines where all cost alike.
 func (c *Comparison) limit() (value float64, optimal bool) {
 	value = c.boundCost()
 	if c.Bound.Optimal != nil && !c.Trace.Deletes {

@@ -103,7 +103,7 @@ func newPicture(comparisons []Comparison) *picture {
 	return p
 }
 
-// subject is the summary's policy beside Best-Fit; nil = none.
+// subject is the summary's policy next to Best-Fit; nil = no such policy.
 func subject(comparisons []Comparison) *Result {
 	k := claimOf(comparisons)
 	if k.subject == nil {
@@ -158,7 +158,7 @@ func (c *Comparison) columnLimit() (limit int, name string) {
 	return c.Bound.Machines, "bound"
 }
 
-// A drawing holds what the panels of a picture share.
+// A drawing holds the values that the panels of a picture share.
 type drawing struct {
 	layouts   []*Layout
 	machines  [][]Machine // of each layout, in the order they are drawn
@@ -166,7 +166,7 @@ type drawing struct {
 	rank      []int // of the apps
 	every     int   // one machine in so many is drawn
 	columns   int   // that fit
-	limit     int   // machines; 0 = none
+	limit     int   // machines; 0 = no limit
 	limitName string
 }
 

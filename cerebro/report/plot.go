@@ -16,7 +16,7 @@ type stripRow struct {
 	label, note string
 	learned     bool
 	values      []float64
-	extra       float64 // order of the file, drawn as a ring; NaN = none
+	extra       float64 // order of the file, drawn as a ring; NaN = no ring
 }
 
 // A strip is a dot plot with a row per policy and one scale for all.
@@ -73,7 +73,7 @@ func (p strip) svg() template.HTML {
 	if !math.IsNaN(p.limit) {
 		x := a.At(p.limit)
 		fmt.Fprintf(&b, `<path class="limit" d="M%.1f %dV%d`, x, top-6, top)
-		for i := range p.rows { // beside the dots, not across the names
+		for i := range p.rows { // next to the dots, not across the names
 			fmt.Fprintf(&b, `M%.1f %dV%d`, x, top+rowHeight*i+28, top+rowHeight*i+56)
 		}
 		b.WriteString(`"/>`)

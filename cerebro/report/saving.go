@@ -13,10 +13,10 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A Saving is what a policy needs less than another one: the best rule that is free, built-in and not trained,
-// or the recorded placement. The figures are nil for that one itself, and where one of the two leaves items out.
+// A Saving is the saving of a policy over another one: the best rule that is free, built-in and not trained, or
+// the recorded placement. The figures are nil for that one itself, and where one of the two leaves items out.
 type Saving struct {
-	Against      string    `json:"against"`         // "" = there is none
+	Against      string    `json:"against"`         // "" = no such policy
 	Percent      *Interval `json:"percent"`         // of the cost
 	Machines     *Interval `json:"machines"`        // at the peak where items also leave
 	MachineHours *Interval `json:"machine_hours"`   // over the trace; null where nothing leaves
@@ -35,7 +35,7 @@ type Interval struct {
 // monthHours is the length of a month, 365 days ÷ 12.
 const monthHours = 730
 
-// setSavings says of each result what it saves against the best rule that is free, and against the
+// setSavings sets the saving of each result against the best rule that is free, and against the
 // recorded placement. Results are in order.
 func (c *Comparison) setSavings() {
 	var free, current *Result
@@ -86,7 +86,7 @@ func (c *Comparison) saving(r, free *Result) Saving {
 		if s.Money = less(c.cost); s.Money != nil {
 			s.Money.scale(monthHours)
 		}
-	case c.Trace.Seconds > 0: // what an hour costs in the mean over the trace
+	case c.Trace.Seconds > 0: // the mean cost of an hour over the trace
 		if s.Money = less(c.cost); s.Money != nil {
 			s.Money.scale(monthHours / c.Trace.Seconds)
 		}
@@ -94,8 +94,8 @@ func (c *Comparison) saving(r, free *Result) Saving {
 	return s
 }
 
-// paired is how much less one policy has than another in the same orders; nil where they have not
-// the same orders, since one of them has no order but the trace's.
+// paired is the amount by which one policy is below another in the same orders; nil where their
+// orders differ, since one of them has only the trace's order.
 func paired(own, other []Run, value func(Run) float64) *Interval {
 	if less := differences(own, other, value); less != nil {
 		return intervalOf(less)
@@ -105,7 +105,7 @@ func paired(own, other []Run, value func(Run) float64) *Interval {
 
 // differences are the terms of [paired], by order.
 func differences(own, other []Run, value func(Run) float64) []float64 {
-	// What was recorded stands as it does in every order.
+	// The recorded placement is the same in every order.
 	if len(own) == 1 {
 		own = slices.Repeat(own, len(other))
 	} else if len(other) == 1 {
@@ -130,9 +130,9 @@ func intervalOf(values []float64) *Interval {
 	return &Interval{mean, mean - half, mean + half}
 }
 
-// money says what a learned policy, the subject of a claim, saves a month against the best free rule and against the recorded
-// placement, a sentence each with a space before; "" where the traces have no prices in one currency, or are not compared
-// with one rule. Of several traces it is the mean.
+// money reports the monthly saving of a learned policy, the subject of a claim, against the best free rule and against the
+// recorded placement, a sentence each with a space before; "" where the traces have no prices in one currency, or are not
+// compared with one rule. Of several traces it is the mean.
 func (k *claim) money(comparisons []Comparison) string {
 	about := cmp.Or(k.subject, k.baseline)
 	if about == nil || !about.learned || k.rejects != "" || k.waits {
@@ -174,7 +174,7 @@ func moneyOf(comparisons []Comparison, subject string, savingOf func(*Result) *S
 	return fmt.Sprintf(" %s a month against %s: %s %s%s, so no saving is proven.", of.Currency, against(of.Against), subject, text(saved.Mean), ends)
 }
 
-// against names what a saving is compared with.
+// against names the policy that a saving is compared with.
 func against(policy string) string {
 	if policy == "current" {
 		return "the present placement"

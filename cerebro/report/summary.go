@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A claim holds the figures of a one-sentence summary: what the policies need, by name.
+// A claim holds the figures of a one-sentence summary: the needs of the policies, by name.
 type claim struct {
 	unit     string // "machines"
 	rejects  string // dimension, when items were left out: values are shares of its demand
@@ -31,8 +31,8 @@ type claimed struct {
 	learned bool
 }
 
-// Summary is one sentence on all comparisons: what Best-Fit needs, what the learned (or
-// else the best) policy needs, and the limit.
+// Summary is one sentence on all comparisons: the need of Best-Fit, that of the learned
+// (or else the best) policy, and the limit.
 func Summary(comparisons []Comparison) string {
 	if len(comparisons) == 0 {
 		return "Nothing was compared."
@@ -248,7 +248,7 @@ func (k *claim) part(c *claimed, first bool) string {
 	return c.name + " " + value
 }
 
-// verb is what a policy does with the figure of the claim.
+// verb is the verb between a policy and the figure of the claim.
 func (k *claim) verb() string {
 	switch {
 	case k.rejects != "":
@@ -266,7 +266,7 @@ func (k *claim) verb() string {
 // same is the difference of equal figures.
 const same = "no difference"
 
-// difference is what the subject needs more or less than another one.
+// difference is the subject's need compared with another policy's.
 func (k *claim) difference(against *claimed) string {
 	less, more := "less", "more"
 	if k.unit != "cost" && k.rejects == "" && !k.waits {

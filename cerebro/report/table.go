@@ -169,7 +169,7 @@ func notes(comparisons []Comparison) []string {
 	return slices.Concat(provenance(comparisons), ignoredNotes(comparisons), fallbackNotes(comparisons))
 }
 
-// provenance says what a forecast was worth and which weights decided.
+// provenance reports the quality of a forecast and the weights that decided.
 func provenance(comparisons []Comparison) (lines []string) {
 	weights := map[string]bool{}
 	forecast := false
@@ -191,7 +191,7 @@ func provenance(comparisons []Comparison) (lines []string) {
 	return lines
 }
 
-// ignoredNotes says how many items have constraints that no figure heeds.
+// ignoredNotes reports the number of items with constraints that no figure counts.
 func ignoredNotes(comparisons []Comparison) (lines []string) {
 	for i := range comparisons {
 		if t := &comparisons[i].Trace; t.Ignored > 0 {
@@ -201,7 +201,7 @@ func ignoredNotes(comparisons []Comparison) (lines []string) {
 	return lines
 }
 
-// fallbackNotes says what policies did not decide.
+// fallbackNotes reports the decisions that policies did not make.
 func fallbackNotes(comparisons []Comparison) (lines []string) {
 	causes := map[string]int{}
 	for i := range comparisons {

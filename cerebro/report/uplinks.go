@@ -10,19 +10,19 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// Uplinks says what it is worth that a policy counts what items send: the load of the machines'
-// uplinks at the moment of the replays at which most is sent, with it and without. Figures are means over the orders that
-// count; most is the highest of all.
+// Uplinks is the effect of counting the items' traffic in a policy: the load of the machines' uplinks at the moment of
+// the replays at which most is sent, with it and without. Figures are means over the orders that count; most is the
+// highest of all.
 type Uplinks struct {
 	Limit   float64    `json:"limit"` // share of the uplink above which a machine counts as over
 	Counted UplinkLoad `json:"counted"`
 	Ignored UplinkLoad `json:"ignored"`
 	// Extra is cost ÷ that where egress does not count − 1, of cost-seconds when items also leave;
-	// nil when there is none.
+	// nil without such a cost.
 	Extra *float64 `json:"extra"`
 }
 
-// An UplinkLoad is the load of the uplinks of the machines in use, without what stays on a machine.
+// An UplinkLoad is the load of the uplinks of the machines in use, without traffic that stays on a machine.
 type UplinkLoad struct {
 	Machines float64 `json:"machines"`
 	Over     float64 `json:"over"`
@@ -30,8 +30,9 @@ type UplinkLoad struct {
 	Local    float64 `json:"local"` // share of all traffic
 }
 
-// UplinkRuns are what [measure.UplinksOf] found in each order, with what items send and as if
-// they sent nothing. Share is what part of the uplink the capacity of machines is.
+// UplinkRuns are the results of [measure.UplinksOf] in each order, with the items' traffic
+// and as if they sent nothing. Share is the part of the uplink that the capacity of machines
+// is.
 type UplinkRuns struct {
 	Share, Limit     float64
 	Raised           map[int32]float64 // as in [measure.UplinksOf]
@@ -61,9 +62,8 @@ func (c *Comparison) uplinksOf(p *UplinkRuns, counted []Run) *Uplinks {
 	return u
 }
 
-// UplinkNotes say what counting egress is worth, a line for each policy: of one trace its figures,
-// of several their sums, and the mean cost with its
-// standard error.
+// UplinkNotes report the effect of counting egress, a line for each policy: of one trace its
+// figures, of several their sums, and the mean cost with its standard error.
 func UplinkNotes(comparisons []Comparison) (notes []string) {
 	var policies []string
 	found, in := map[string][]*Uplinks{}, map[string]string{}

@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A verdict is what a page says first: whether the subject is worth its while, in a sentence, and what to do next.
+// A verdict is the head of a page: whether the subject is worth its while, in a sentence, and the next step.
 type verdict struct {
 	Text, Next, Command string
 }
@@ -80,8 +80,8 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 // Words are those of the command, for a page that breaks its line between them.
 func (v verdict) Words() []string { return strings.Split(v.Command, " ") }
 
-// moneyText is what a policy saves a month against another one, with a comma before it, or with sign -1 what it costs more;
-// "" where costs are no money, or there are several traces.
+// moneyText is the monthly saving of a policy over another one, after a comma, or with sign -1 its higher cost; "" where
+// costs are no money, or there are several traces.
 func moneyText(list []Comparison, r, against *Result, sign float64) string {
 	if len(list) != 1 {
 		return ""
@@ -93,7 +93,8 @@ func moneyText(list []Comparison, r, against *Result, sign float64) string {
 	return fmt.Sprintf(", %s\u00a0%s a month,", sheet.Figure(sign*s.Money.Mean, 0, false), s.Currency)
 }
 
-// next is what to do about a verdict, and the command for it, which a shell in the same folder takes as it is.
+// next is the step that follows from a verdict, and the command for it, which a shell in the same folder takes
+// as it is.
 func next(list []Comparison, paths []string, subject, free *Result, worth int) (text, command string) {
 	var traces strings.Builder
 	for _, path := range paths {
@@ -118,7 +119,7 @@ func next(list []Comparison, paths []string, subject, free *Result, worth int) (
 	return "Compare with a policy that was learned:", "sigma compare" + traces.String() + " --policy " + shellWord("current,"+subject.Policy+",learned")
 }
 
-// shellWord quotes what a shell would take apart or replace.
+// shellWord quotes a word that a shell would split or expand.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:,+=@%", r)
@@ -130,7 +131,7 @@ func shellWord(s string) string {
 }
 
 // contenders are the best learned policy, the best rule that is free and the present placement, of those that all
-// comparisons have; K2 is nearly offline and none of them.
+// comparisons have; K2 is nearly offline and not among them.
 func contenders(list []Comparison) (subject, free, current *Result) {
 	if len(list) == 0 {
 		return nil, nil, nil
@@ -162,7 +163,7 @@ func contenders(list []Comparison) (subject, free, current *Result) {
 	return subject, free, current
 }
 
-// Drawn names the policies whose machines a page draws beside each other: the learned one, and what the verdict compares it
+// Drawn names the policies whose machines a page draws side by side: the learned one, and the one the verdict compares it
 // with, or Best-Fit where there is no verdict. Without a learned policy both are empty.
 func Drawn(list []Comparison) (policy, against string) {
 	subject, free, _ := contenders(list)
@@ -183,8 +184,8 @@ func findResult(c *Comparison, policy, knowledge string) *Result {
 	return &c.Results[i]
 }
 
-// savingPercent is by how much less of the cost one policy needs than another: of one trace with the interval over orders, of
-// several with that over traces; nil where costs do not compare.
+// savingPercent is the saving of one policy over another in percent of the cost: of one trace with the interval over orders,
+// of several with that over traces; nil where costs do not compare.
 func savingPercent(list []Comparison, policy, against string) *Interval {
 	of := func(c *Comparison) *Interval {
 		a, b := c.result(policy), c.result(against)

@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// sourceWithDeclared is the source with what shares of apps are of, by group, where that is not what is
-// expected: its key declared.
+// sourceWithDeclared is the source with the items that shares of apps refer to, by group, where these
+// are not the expected ones: its key declared.
 func (t *Trace) sourceWithDeclared() map[string]any {
 	in, declared := t.Instance, map[string]any{}
 	for _, a := range in.Apps {

@@ -83,8 +83,8 @@ func deviceDimension(in *binpack.Instance, name string, named bool) (int, error)
 	return found, nil
 }
 
-// checkDevices compares the devices of an item with what its app asks for and
-// its machine has.
+// checkDevices compares the devices of an item with the demand of its app and the
+// devices of its machine.
 func checkDevices(in *binpack.Instance, devices []Device, demand, capacity []int64) error {
 	used := make([]int64, len(in.Dimensions))
 	for i, device := range devices {

@@ -12,12 +12,11 @@ import (
 //
 //	name \0 length \0 content
 //
-// where length is the number of bytes of content in decimal digits. The
-// content is our own canonical rewrite, what [Trace.Write] writes, whatever
-// the trace was read from. digest.instance covers apps.csv, machines.csv and
-// rules.csv (a header line when there are no rules), digest.trace apps.csv,
-// events.csv, machines.csv, pairs.csv (only when apps have traffic), placed.csv (only when
-// something is placed), rules.csv and trace.yaml.
+// where length is the number of bytes of content in decimal digits. The content is our own
+// canonical rewrite, as [Trace.Write] writes it, whatever the trace was read from.
+// digest.instance covers apps.csv, machines.csv and rules.csv (a header line without
+// rules), digest.trace apps.csv, events.csv, machines.csv, pairs.csv (only when apps have
+// traffic), placed.csv (only with placed items), rules.csv and trace.yaml.
 func (t *Trace) Digests() (instance, trace string, err error) {
 	contents, err := t.canonical()
 	if err != nil {

@@ -15,9 +15,9 @@ type content struct {
 	text []byte
 }
 
-// canonical is the trace as we write it: the same trace gives the same bytes.
-// Files come by name. placed.csv is left out when nothing is placed, pairs.csv when no apps
-// have traffic; all others are always there.
+// canonical is the trace as we write it: the same trace gives the same bytes. Files are
+// sorted by name. placed.csv is left out without placed items, pairs.csv if no apps have
+// traffic; all others are always there.
 func (t *Trace) canonical() ([]content, error) {
 	m := manifest{
 		name: t.Name, description: t.Description, fleet: t.Instance.Fleet,
@@ -58,8 +58,8 @@ func (t *Trace) readable() ([]content, error) {
 	return contents, readBack(contents)
 }
 
-// readBack checks that what is written can be read. A trace made in code may hold
-// what the format does not allow.
+// readBack checks that the written form can be read. A trace made in code may hold
+// values that the format does not allow.
 func readBack(contents []content) error {
 	f := files{}
 	for _, c := range contents {
@@ -130,7 +130,7 @@ func (l *line) float(v float64) {
 	l.buf = appendFloat(l.buf, v)
 }
 
-// forecast leaves the field empty where there is none.
+// forecast leaves the field empty without a forecast.
 func (l *line) forecast(v float64) {
 	if v < 0 {
 		l.next()
@@ -227,7 +227,7 @@ func (t *Trace) encodeApps() []byte {
 	return l.buf
 }
 
-// usedZoneLimits are those of zoneLimitColumns that some group has; nil where none does.
+// usedZoneLimits are those of zoneLimitColumns that some group has; nil where no group has one.
 func usedZoneLimits(in *binpack.Instance) (used [3]func(*binpack.ZoneLimits) int32) {
 	all := [3]func(*binpack.ZoneLimits) int32{
 		func(z *binpack.ZoneLimits) int32 { return z.Limit },
@@ -242,7 +242,7 @@ func usedZoneLimits(in *binpack.Instance) (used [3]func(*binpack.ZoneLimits) int
 	return used
 }
 
-// softText is what an app prefers, as apps.csv has it.
+// softText is the preferences of an app, as in apps.csv.
 func softText(in *binpack.Instance, app *binpack.App) string {
 	var terms []string
 	for _, term := range app.Soft {

@@ -32,7 +32,7 @@ var traceFiles = map[string]bool{
 // archiveSuffix marks a trace in one file.
 const archiveSuffix = ".tar.gz"
 
-// beside reports whether a file may lie beside those of a trace.
+// beside reports whether a file may lie next to those of a trace.
 func beside(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasPrefix(name, "LICENSE")
 }
@@ -150,10 +150,10 @@ func ParseArchive(data []byte, unpacked int64) (*Trace, error) {
 	return t, nil
 }
 
-// LoadAll reads a trace, or all traces in a folder of traces in the order of
-// their file names. Hidden files, README* and LICENSE* beside them are passed
-// over; anything else that is not a trace is an error. A .tar.gz file holds at most
-// unpacked bytes.
+// LoadAll reads a trace, or all traces in a folder of traces in the order of their
+// file names. Hidden files, README* and LICENSE* next to them are ignored; anything
+// else that is not a trace is an error. A .tar.gz file holds at most unpacked
+// bytes.
 func LoadAll(name string, unpacked int64) ([]*Trace, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -32,13 +32,13 @@ type manifest struct {
 // yamlLine finds the line in the text of an error of the YAML reader, which has no type for it.
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
-// maxManifest is how many bytes trace.yaml may have; parsed they take a hundred times as many.
+// maxManifest is the most bytes of trace.yaml; parsed they take a hundred times as many.
 const maxManifest = 1 << 20
 
 var errLongManifest = errors.New("longer than " + humanize.IBytes(maxManifest))
 
-// readManifest walks the parsed nodes itself: they know their lines, and
-// neither aliases nor types outside JSON reach the trace.
+// readManifest walks the parsed nodes itself: they have their lines, and neither
+// aliases nor types outside JSON reach the trace.
 func readManifest(r io.Reader) (manifest, error) {
 	m := manifest{measureFrom: math.NaN()}
 	decoder := yaml.NewDecoder(&bounded{r, maxManifest, errLongManifest})

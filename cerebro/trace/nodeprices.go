@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// A NodePrice is what nodes of an instance type, a capacity type and a region cost an hour; an
-// empty field stands for all.
+// A NodePrice is the hourly price of nodes of an instance type, a capacity type and a region;
+// an empty field matches all.
 type NodePrice struct {
 	InstanceType, CapacityType, Region string
 	PerHour                            float64
@@ -17,9 +17,9 @@ type NodePrice struct {
 
 var nodePriceColumns = []string{"instance_type", "capacity_type", "region", "price_per_hour", "currency"}
 
-// ReadNodePrices reads a file of node prices: CSV with the columns instance_type, capacity_type
-// (on-demand, spot or reserved), region, price_per_hour (more than 0) and, if wanted, currency, which is one
-// in all lines. Of the first three an empty field stands for all. currency is "" where no column names it.
+// ReadNodePrices reads a file of node prices: CSV with the columns instance_type, capacity_type (on-demand,
+// spot or reserved), region, price_per_hour (more than 0) and optionally currency, the same in all lines.
+// Of the first three an empty field matches all. currency is "" where no column names it.
 func ReadNodePrices(path string) (list []NodePrice, currency string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// Order returns the events in the i-th order of arrival. Order 0 is the
-// file's and shares its slice; the caller must not change it. For i ≥ 1 the create
-// requests are shuffled by rand.New(rand.NewPCG(seed, i)).Shuffle: a request
-// arrives at the time of the slot it lands in and its deletes keep their delay
-// after it; deletes of initial requests stay where they are. At equal times
-// deletes come first, then the order of slots, then the file's; only a delete
-// without delay still follows its own create.
+// Order returns the events in the i-th order of arrival. Order 0 is the file's and
+// shares its slice; the caller must not change it. For i ≥ 1 the create requests
+// are shuffled by rand.New(rand.NewPCG(seed, i)).Shuffle: a request arrives at the
+// time of the slot it lands in and its deletes keep their delay after it; deletes
+// of initial requests stay where they are. At equal times deletes are first, then
+// the order of slots, then the file's; only a delete without delay still follows
+// its own create.
 func (t *Trace) Order(seed uint64, i int) []Event {
 	if i < 0 {
 		panic(fmt.Sprintf("trace: order %d", i))

@@ -18,7 +18,7 @@ const (
 	Place    = "place"    // the item is put on the machine
 	Remove   = "remove"   // the item is deleted; without a machine when it was not placed
 	Unplaced = "unplaced" // no machine takes the item
-	Move     = "move"     // the item leaves its machine and stands on the machine
+	Move     = "move"     // the item leaves its machine and is placed on the machine
 )
 
 // A Placement is one line of placements.csv, the result of a replay.
@@ -27,7 +27,7 @@ type Placement struct {
 	Request string
 	Item    int // number within the request
 	App     string
-	Machine string // empty when none
+	Machine string // empty when unplaced
 	Devices string // as [FormatDevices] writes them
 	Kind    string
 }
@@ -77,7 +77,7 @@ func (p *PlacementWriter) Write(placement Placement) error {
 	return nil
 }
 
-// Flush writes what is still in the buffer.
+// Flush writes the remainder of the buffer.
 func (p *PlacementWriter) Flush() error {
 	if err := p.w.Flush(); err != nil {
 		return fmt.Errorf("writing placements: %w", err)
@@ -92,7 +92,7 @@ type PlacementFile struct {
 	file *durable.File
 }
 
-// CreatePlacements starts a file of placements beside path.
+// CreatePlacements starts a temporary file of placements next to path.
 func CreatePlacements(path string) (*PlacementFile, error) {
 	file, err := durable.Create(path)
 	if err != nil {

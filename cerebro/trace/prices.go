@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// A Price says what it costs to move items, of all requests of an app or of one request.
+// A Price is the cost of moving items, of all requests of an app or of one request.
 type Price struct {
 	Line         int    // of the file
 	App, Request string // one of the two

@@ -121,7 +121,7 @@ func scale(mantissa int64, suffix, s string) (Quantity, error) {
 	return Quantity{int64(lo), 0}, nil
 }
 
-// suffixPower is the power of ten or of two that a suffix stands for.
+// suffixPower is the power of ten or of two that a suffix denotes.
 func suffixPower(suffix string) (ten int, two uint, ok bool) {
 	switch suffix {
 	case "":
@@ -199,8 +199,8 @@ func splitNumber(s string) (number, suffix string) {
 	return s[:i], s[i:]
 }
 
-// exponent reads e3, E-6 and the like. The result is clamped: what lies
-// beyond is refused anyway, unless the mantissa is zero.
+// exponent reads e3, E-6 and the like. The result is clamped: larger values are
+// refused anyway, unless the mantissa is zero.
 func exponent(suffix string) (int, bool) {
 	if len(suffix) < 2 || suffix[0] != 'e' && suffix[0] != 'E' {
 		return 0, false
@@ -288,8 +288,8 @@ func NewDimension(name string, device bool, values []Quantity) (binpack.Dimensio
 	return dim, amounts, nil
 }
 
-// FormatQuantity returns the canonical text of value units of dim. It depends
-// on the amount alone, not on the unit that other values of dim ask for, and
+// FormatQuantity returns the canonical text of value units of dim. It depends on
+// the amount alone, not on the unit that other values of dim require, and
 // [ParseQuantity] returns the same amount.
 func FormatQuantity(value int64, dim binpack.Dimension) string {
 	return string(appendQuantity(nil, value, dim.One))

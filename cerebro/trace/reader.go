@@ -10,8 +10,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// The columns of each table in the order of the format. Those of the
-// dimensions stand between the two parts of machineColumns and appColumns.
+// The columns of each table in the order of the format. Those of the dimensions are
+// between the two parts of machineColumns and appColumns.
 var (
 	machineColumns = []string{"machine", "type", "count", "cost"}
 	appColumns     = []string{"app", "group", "types", "max_per_machine", "spread_min", "expected", "lifetime"}
@@ -46,7 +46,7 @@ const (
 	appFields
 )
 
-// appBeforeDimensions is how many of appColumns stand before the dimensions.
+// appBeforeDimensions is the number of appColumns before the dimensions.
 const appBeforeDimensions = appLimit
 
 // Positions in placedColumns.
@@ -111,7 +111,7 @@ func (f files) readFile(name string, read func(io.Reader) error) error {
 	return errors.Join(read(r), r.Close())
 }
 
-// A builder holds what is needed while a trace is read.
+// A builder holds the state of reading a trace.
 type builder struct {
 	trace    *Trace
 	instance *binpack.Instance
@@ -125,7 +125,7 @@ type builder struct {
 	preferred []groupOfTerm // of apps.csv, for when all groups are known
 
 	// quantities[dimension] are those of the machines, then those of the apps;
-	// lines says where they stand. The unit of a dimension follows from all.
+	// lines has their lines. The unit of a dimension follows from all.
 	quantities          [][]Quantity
 	machineLines, lines []int
 }

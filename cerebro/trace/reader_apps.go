@@ -45,7 +45,7 @@ func (b *builder) readApps(r io.Reader) error {
 	return b.setDimensions()
 }
 
-// A groupOfTerm is a soft term whose group may come in a later line.
+// A groupOfTerm is a soft term whose group may follow in a later line.
 type groupOfTerm struct {
 	term  *binpack.SoftTerm
 	group string

@@ -76,8 +76,8 @@ func (b *builder) machine(rows *table) (m binpack.MachineLine, err error) {
 	return m, err
 }
 
-// machineType is the index of the row's type, in order of first appearance.
-// The empty type is one that no app can ask for.
+// machineType is the index of the row's type, in order of first appearance. The
+// empty type is one that no app can require.
 func (b *builder) machineType(rows *table) (int32, error) {
 	name := rows.field(machineType)
 	if name != "" {

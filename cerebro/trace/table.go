@@ -22,14 +22,14 @@ type table struct {
 	file    string
 	input   bounded // to the end of the row that is read next
 	csv     *csv.Reader
-	columns []string // as asked for
+	columns []string // as requested
 	at      []int    // at[column] is the position in the record; -1 when absent
 	header  []string
 	record  []string
 }
 
-// maxRow is how many bytes of a file are read for one row, with the empty lines before it:
-// what would be a line of 1 GiB is no trace.
+// maxRow is the most bytes of a file that are read for one row, with the empty lines
+// before it: a file with a line of 1 GiB is no trace.
 const maxRow = 1 << 20
 
 var errLongRow = errors.New("the row after it has more than " + humanize.IBytes(maxRow))
@@ -71,7 +71,7 @@ func newTable(file string, r io.Reader, columns []string, optional ...string) (*
 	return t, nil
 }
 
-// oddHeader describes what a spreadsheet may have changed in a header line.
+// oddHeader describes a possible change by a spreadsheet in a header line.
 func oddHeader(header []string) string {
 	if len(header) == 1 && strings.ContainsAny(header[0], ";\t") {
 		return fmt.Sprintf(": fields are separated by commas, not as in %q", header[0])
@@ -125,7 +125,7 @@ func (t *table) line() int {
 	return line
 }
 
-// bad says what is wrong with a column of this row.
+// bad returns the error of a column of this row.
 func (t *table) bad(column int, err error) error {
 	line := t.line()
 	if i := t.at[column]; i >= 0 {

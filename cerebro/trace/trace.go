@@ -14,21 +14,21 @@ const (
 	maxDevices  = 1 << 16 // of one dimension on one machine
 )
 
-// A Trace is a fleet, its applications and what was asked of it over time.
+// A Trace is a fleet, its applications and the requests to it over time.
 type Trace struct {
 	Name        string
 	Description string
-	// Source says where the trace comes from: origin, generator, seed,
-	// parameters, method. It is part of digest.trace, not of digest.instance.
+	// Source is the source of the trace: origin, generator, seed, parameters,
+	// method. It is part of digest.trace, not of digest.instance.
 	Source   map[string]any
 	Instance *binpack.Instance
-	// MeasureFrom is the start of all time integrals in seconds; NaN when the
-	// trace does not set it.
+	// MeasureFrom is the start of all time integrals in seconds; NaN if the trace
+	// does not set it.
 	MeasureFrom float64
 	// Requests holds those of placed.csv first, in order of first appearance,
 	// then the creates of events.csv in file order.
 	Requests []Request
-	// Initial is the number of leading Requests that come from placed.csv.
+	// Initial is the number of leading Requests from placed.csv.
 	Initial int
 	Placed  []Placed
 	// Events in file order. Times do not decrease.
@@ -55,18 +55,18 @@ func (t *Trace) Ignored() (map[string]any, error) {
 	return ignored, nil
 }
 
-// A Request asks for Count items of one app, numbered from 0.
+// A Request is for Count items of one app, numbered from 0.
 type Request struct {
 	Name  string
 	App   int32
 	Count int32
 }
 
-// Kind is what an [Event] does.
+// Kind is the kind of an [Event].
 type Kind uint8
 
 const (
-	// Create asks for all items of a request.
+	// Create requests all items of a request.
 	Create Kind = iota
 	// Delete removes the highest-numbered items of a request that are not yet deleted.
 	Delete

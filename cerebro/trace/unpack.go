@@ -12,18 +12,18 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// DefaultUnpacked is how many bytes may be in an archive, or in the packed files of a data
-// set, where the caller gives no limit.
+// DefaultUnpacked is the most bytes in an archive, or in the packed files of a data set,
+// if the caller gives no limit.
 const DefaultUnpacked = 1 << 30
 
-// An UnpackedError says that more bytes are packed than Limit allows.
+// An UnpackedError is returned when more bytes are packed than Limit allows.
 type UnpackedError struct{ Limit int64 }
 
 func (e *UnpackedError) Error() string {
 	return "more than " + humanize.IBytes(uint64(e.Limit)) + " when unpacked"
 }
 
-// Unpack reads what a gzip stream holds. Behind limit bytes reading fails with an [*UnpackedError].
+// Unpack reads the content of a gzip stream. After limit bytes reading fails with an [*UnpackedError].
 func Unpack(r io.Reader, limit int64) (io.Reader, error) {
 	unzipped, err := gzip.NewReader(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func Unpack(r io.Reader, limit int64) (io.Reader, error) {
 type bounded struct {
 	r    io.Reader
 	left int64
-	err  error // what it fails with
+	err  error // the error past the limit
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -104,7 +104,7 @@ func (a *archive) files() (files, error) {
 			return nil, err
 		}
 	}
-	// What follows the last file may still hold a broken checksum.
+	// The bytes after the last file may still hold a broken checksum.
 	if _, err := io.Copy(io.Discard, unzipped); err != nil {
 		return nil, fmt.Errorf("unpacking: %w", err)
 	}

@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 )
 
-// Settling is how long after its beginning a window is not measured: what lives at the
-// beginning arrives at once, which it never did.
+// Settling is the time after its beginning in which a window is not measured: the
+// items that live at the beginning arrive at once, which they never did.
 const Settling = 3600
 
-// Window returns the part of a trace from a time to before another. What lives at the
-// beginning arrives there at one instant, in the order in which it once arrived; those of
-// placed.csv come first. Later events keep their times. With rng the arrivals of that
+// Window returns the part of a trace from a time to before another. The items that live
+// at the beginning arrive there at one instant, in the order of their arrival; those of
+// placed.csv are first. Later events keep their times. With rng the arrivals of that
 // instant are shuffled, which changes no load. A window is measured from its second hour.
 //
 // The living items of a request keep their numbers, since the highest leave first.

@@ -34,7 +34,7 @@ func (t *Trace) Write(dir string) error {
 	})
 }
 
-// replaceable says why a folder may not be overwritten.
+// replaceable returns an error with the reason if a folder may not be overwritten.
 func replaceable(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -69,7 +69,7 @@ func (t *Trace) WriteTarGz(path string) error {
 	return durable.WriteFile(path, func(w io.Writer) error { return pack(w, contents) })
 }
 
-// Archive returns what [Trace.WriteTarGz] writes; [ParseArchive] reads it.
+// Archive returns the bytes that [Trace.WriteTarGz] writes; [ParseArchive] reads them.
 func (t *Trace) Archive() ([]byte, error) {
 	var b bytes.Buffer
 	contents, err := t.readable()

@@ -14,11 +14,11 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A limit is the bound beside figures, and the bound by volume alone.
+// A limit is the bound next to figures, and the bound by volume alone.
 type limit struct{ best, volume report.Bound }
 
-// meanBound is the bound beside figures over shuffled orders: the mean of their bounds.
-// Without departures all orders have the same bound. Departures move with their
+// meanBound is the bound next to figures over shuffled orders: the mean of their
+// bounds. Without departures all orders have the same bound. Departures move with their
 // requests, so the bound of the file's order may be far from the others'.
 func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, orders int, opt bound.Options) limit {
 	if orders == 0 || !deletes {
@@ -163,7 +163,7 @@ func ReportBound(t *trace.Trace, b bound.Bound, moves bool) report.Bound {
 }
 
 // optimal is the least cost that a trace states: of placements, so with moves, which may empty a
-// zone within a skew above 1, it states none.
+// zone within a skew above 1, it states no cost.
 func optimal(t *trace.Trace, moves bool) (cost float64, ok bool) {
 	if moves && slices.ContainsFunc(t.Instance.Groups, func(g binpack.Group) bool { return g.Zone.Skew > 1 }) {
 		return 0, false
@@ -197,7 +197,7 @@ func Disproved(t *trace.Trace, deletes bool, found Found, run cerebro.Run) error
 	return disproof(t, stated, cost, fmt.Sprintf("policy %s, order %d,", found.Name, run.Order))
 }
 
-// disproof returns an error if somebody needs less than the stated optimum.
+// disproof returns an error if a placement needs less than the stated optimum.
 func disproof(t *trace.Trace, stated, cost float64, by string) error {
 	const tolerance = 1e-9
 	if cost >= stated*(1-tolerance) {
@@ -226,8 +226,8 @@ func digestOf(t *trace.Trace) (report.Digest, error) {
 	return report.Digest{Instance: instance, Trace: whole}, err
 }
 
-// Describe returns the head of a comparison on a trace. The error says that a machine has
-// no room for its items in placed.csv.
+// Describe returns the head of a comparison on a trace. It fails if a machine has no room
+// for its items in placed.csv.
 func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	if err := r.CheckPlaced(); err != nil {
 		return report.Trace{}, fmt.Errorf("trace %s: %w", t.Name, err)

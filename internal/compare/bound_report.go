@@ -11,15 +11,15 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A BoundReport has the keys of a comparison, without results, and what each method
-// gives.
+// A BoundReport has the keys of a comparison, without results, and the bound of
+// each method.
 type BoundReport struct {
 	Trace  report.Trace  `json:"trace"`
 	Bound  report.Bound  `json:"bound"`
 	Bounds []MethodBound `json:"bounds"`
 }
 
-// A MethodBound is what one method gives. Stopped says that more work may give more.
+// A MethodBound is the bound of one method. Stopped means that more work may raise it.
 type MethodBound struct {
 	Method         string  `json:"method"`
 	Machines       int     `json:"machines"`

@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// careOf is what a policy does with preferences on a trace; ok where it could matter.
+// careOf is a policy's handling of preferences on a trace; ok where it could matter.
 func careOf(found Found, t *trace.Trace) (care binpack.Care, ok bool) {
 	if _, past := found.Policy.(cerebro.Follower); past {
 		return care, false
@@ -52,7 +52,7 @@ func (w *worker) ignoring(t task, options cerebro.Options) error {
 	return nil
 }
 
-// makeIgnored has room for what ignoring finds.
+// makeIgnored allocates the results of ignoring.
 func (c *comparison) makeIgnored() {
 	c.ignored = map[[2]int]*report.Ignoring{}
 	for t, policies := range c.policies {

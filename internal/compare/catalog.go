@@ -19,7 +19,7 @@ type Catalog struct {
 	// Shipped holds the files that the names learned and hand choose from.
 	Shipped fs.FS
 	// Knowledge selects among the shipped files; nil = learned is the model shipped, and
-	// hand knows K1 if the trace has a forecast for an app, else K0.
+	// hand has K1 if the trace has a forecast for an app, else K0.
 	Knowledge *binpack.Knowledge
 	// Options of the built-in policies.
 	Options rule.Options
@@ -29,7 +29,7 @@ type Catalog struct {
 // names.
 var families = []struct{ name, file string }{{"learned", "general"}, {"hand", "hand"}}
 
-// An UnknownError says that no policy has a name.
+// An UnknownError is returned for a name that no policy has.
 type UnknownError struct{ Name string }
 
 func (e *UnknownError) Error() string {
@@ -170,8 +170,8 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 }
 
 // variants lists the files that suit an instance, best first: for devices, for its fleet,
-// for the absence of constraints (in one dimension), for items that depart. They have
-// the requested level or, since a policy may know less than it is allowed to, K0.
+// for the absence of constraints (in one dimension), for items that depart. They have the
+// requested level or, since a policy may use less than it is allowed to, K0.
 func variants(family string, know binpack.Knowledge, in *binpack.Instance) []string {
 	level := func(k binpack.Knowledge) string {
 		return family + "-" + strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")

@@ -18,7 +18,7 @@ import (
 
 // Options of a comparison.
 type Options struct {
-	Orders  int    // shuffled orders beside the file's
+	Orders  int    // shuffled orders in addition to the file's
 	Seed    uint64 // of the shuffles
 	Workers int    // at least 1
 	Retry   bool   // try unplaced items again after each delete
@@ -26,7 +26,7 @@ type Options struct {
 	Repair    *cerebro.Repair
 	Rebalance *cerebro.Rebalance
 	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
-	Samples   int           // points of the time series of the first order that counts; 0 = none
+	Samples   int           // points of the time series of the first order that counts; 0 = no series
 	Curves    bool          // record allocation against the arrived load
 	Layouts   bool          // keep the contents of the machines after a typical order of a trace
 	Bound     bound.Options // of a trace, all its orders together
@@ -45,7 +45,7 @@ type Result struct {
 	Comparisons []report.Comparison // one a trace, in the order given
 	Violations  int                 // broken constraints, of all policies together
 	Notes       []string            // which files were used
-	Curves      []Curve             // by trace, policy and order; none unless asked for
+	Curves      []Curve             // by trace, policy and order; empty unless requested
 }
 
 // A task is one replay, and the index where its run is stored.
@@ -161,8 +161,8 @@ func (c *comparison) progress(of int) func() {
 	}
 }
 
-// tasks go trace by trace, since a worker keeps the replayer of one, and order
-// by order, since a replayer keeps shuffles.
+// tasks are ordered trace by trace, since a worker keeps the replayer of one, and
+// order by order, since a replayer keeps shuffles.
 func (c *comparison) tasks() []task {
 	var tasks []task
 	for t := range c.traces {
@@ -250,8 +250,8 @@ func (w *worker) replay(t task) error {
 
 func (c *comparison) moves() bool { return c.opt.Repair != nil || c.opt.Rebalance != nil }
 
-// limit is the bound of a trace, with notes on it; none where items may wait, since a bound
-// of items at their times is none of items that came later.
+// limit is the bound of a trace, with notes on it; no bound where items may wait, since a
+// bound of items at their times does not hold for items that arrived later.
 func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) (limit, error) {
 	name := c.traces[i].Name
 	if c.opt.Retry {

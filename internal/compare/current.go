@@ -116,7 +116,7 @@ type drain struct {
 }
 
 // emptiest lists the machines in use by ascending utilisation; of equal ones the last
-// position comes first, since Best-Fit moves to the first.
+// position is first, since Best-Fit moves to the first.
 func (d *drain) emptiest() []int32 {
 	s := d.state
 	used := make([]float64, s.Size())
@@ -146,7 +146,7 @@ func (d *drain) emptiest() []int32 {
 	return list
 }
 
-// empty moves all items off a machine, or none, and reports which.
+// empty moves all items off a machine, or no item, and reports whether it did.
 func (d *drain) empty(m int32) bool {
 	type move struct{ app, to int32 }
 	var moves []move
@@ -173,7 +173,7 @@ func (d *drain) empty(m int32) bool {
 }
 
 // best is the machine that Best-Fit takes for an item among those in use but beside; -1 =
-// none.
+// no such machine.
 func (d *drain) best(app, beside int32) int32 {
 	d.buf = slices.DeleteFunc(d.state.Feasible(app, d.buf[:0]), func(m int32) bool {
 		return m == beside || d.state.Items(m) == 0

@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 )
 
-// What training has seen of the traces that a policy is measured on.
+// The relation of a policy's training data to the traces that it is measured on.
 const (
 	HeldOut      = "held out"
 	SameInstance = "same instance, other orders"
@@ -25,7 +25,7 @@ func Exposure(object *policy.Object, digest report.Digest, from float64, seed ui
 	if object == nil {
 		return ""
 	}
-	if object.Spec.Model == policy.ShippedModel { // what any of its files has seen
+	if object.Spec.Model == policy.ShippedModel { // the worst of any of its files
 		worst := HeldOut
 		for _, f := range policy.ShippedFiles() {
 			if e := Exposure(f.Object, digest, from, seed, orders); slices.Index(exposures, e) > slices.Index(exposures, worst) {

@@ -27,7 +27,7 @@ func (r *Result) noteOn(t *trace.Trace) {
 	}
 }
 
-// notePlaced notes how placed.csv was used, and which machines could be drained.
+// notePlaced reports the use of placed.csv, and which machines could be drained.
 func (c *comparison) notePlaced(r *Result, i int) {
 	t := c.traces[i]
 	if t.Initial == 0 {
@@ -124,8 +124,8 @@ func (r *Result) note(found Found, t *trace.Trace, runs []cerebro.Run) {
 	}
 }
 
-// choices lists what decided on at least one item in a hundred, in the order of its first one, and
-// its share of them.
+// choices lists the policies that decided on at least one item in a hundred, in the order of its
+// first one, and its share of them.
 func choices(runs []cerebro.Run) (names, shares []string) {
 	items, all := map[string]int{}, 0
 	for _, run := range runs {

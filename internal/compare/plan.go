@@ -26,8 +26,8 @@ type Plan struct {
 	Bound          report.Bound // Optimal is there when Proven
 	Proven         bool         // nothing is left out, and the cost is the bound
 	// Placements place the items in an order that breaks no constraint: the order of the
-	// events, except that second items of a group on a machine come last where the
-	// group must be spread first.
+	// events, except that second items of a group on a machine are last where the group
+	// must be spread first.
 	Placements []trace.Placement
 
 	t        *trace.Trace
@@ -76,7 +76,7 @@ func (p *Plan) take(packing *plan.Packing) error {
 	return nil
 }
 
-// CheckModel refuses a trace that the integer program of a plan knows too little of.
+// CheckModel refuses a trace that the integer program of a plan describes insufficiently.
 func CheckModel(t *trace.Trace) error {
 	if plan.ByZone(t.Instance) {
 		return fmt.Errorf("trace %s: it has limits or rules by zone: the integer program leaves them out, since what a skew permits depends on the order of placements", t.Name)

@@ -54,8 +54,8 @@ func (p *Plan) Report(head report.Trace) PlanReport {
 	return out
 }
 
-// Ignored is the number of items that the plan places without all of their constraints: those of an app of which the trace
-// says so of some. Items that stay where they are do not count.
+// Ignored is the number of items that the plan places without all of their constraints: those of an app of which the
+// trace marks some items so. Items that stay where they are do not count.
 func (p *Plan) Ignored() (items int) {
 	ignored, _ := p.t.Ignored() // the error is reported where the trace is read
 	apps := map[int32]bool{}
@@ -70,7 +70,7 @@ func (p *Plan) Ignored() (items int) {
 	return items
 }
 
-// Optimal says in words that a plan is proven, with the number of items of which not all constraints count.
+// Optimal describes a proven plan in words, with the number of items of which not all constraints count.
 func Optimal(ignored int) string {
 	if ignored > 0 {
 		return "proven optimal without the constraints of " + report.Plural(ignored, "item")
@@ -102,7 +102,8 @@ func (plans Plans) Print(out io.Writer, timing bool) error {
 // mostLeftOut are the apps that an error names.
 const mostLeftOut = 10
 
-// Incomplete returns an error that says which items the plans leave out, and how many; nil = none.
+// Incomplete returns an error with the items that the plans leave out and their number; nil if no
+// item is left out.
 func (plans Plans) Incomplete() error {
 	var all []error
 	for _, p := range plans {

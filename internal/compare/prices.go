@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// OpenStart is [ReadStart] with the prices of a file; "" = none.
+// OpenStart is [ReadStart] with the prices of a file; "" = no prices.
 func OpenStart(t *trace.Trace, placements, prices string) (*Start, error) {
 	s, err := ReadStart(t, placements)
 	if err != nil || prices == "" {
@@ -20,7 +20,7 @@ func OpenStart(t *trace.Trace, placements, prices string) (*Start, error) {
 	return s, s.readPrices(prices)
 }
 
-// readPrices says what it costs to move items. A line of a request comes before that of its app.
+// readPrices sets the prices of moving items. A line of a request has precedence over that of its app.
 func (s *Start) readPrices(path string) error {
 	list, err := trace.ReadPrices(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Start) readPrices(path string) error {
 	return nil
 }
 
-// CapShares lets at most a share of the items of each app that stand move, but at least one.
+// CapShares lets at most a share of the placed items of each app move, but at least one.
 func (s *Start) CapShares(share float64) {
 	s.caps = make([]int32, len(s.t.Instance.Apps))
 	for _, it := range s.Items {

@@ -65,7 +65,7 @@ func NewReassign(ctx context.Context, start *Start, opt reassign.Options) (*Reas
 	return r, nil
 }
 
-// problem is the model in a trace, with the items where they stand.
+// problem is the model in a trace, with the items on their machines.
 func (s *Start) problem() (*reassign.Problem, error) {
 	model, ok := s.t.Source["model"].(string)
 	if !ok || s.t.Source["origin"] != "roadef" {

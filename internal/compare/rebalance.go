@@ -20,10 +20,10 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Rebalance says what to move. Of Share, Count, Machines and UntilBound one is set, or none
-// with MakeRoom.
+// A Rebalance holds the options for moves. Of Share, Count, Machines and UntilBound one is
+// set, or no field with MakeRoom.
 type Rebalance struct {
-	Share      float64 // most moves ÷ items that stand; negative = not set
+	Share      float64 // most moves ÷ placed items; negative = not set
 	Count      int     // most moves; negative = not set
 	Machines   int     // number of machines to stop at; 0 = not set
 	UntilBound bool
@@ -34,7 +34,7 @@ type Rebalance struct {
 	Watch      func(attempts, moves, freed int) // may be nil
 }
 
-// SetMoves reads the most moves: a number, or a share of the items that stand such as 2%.
+// SetMoves reads the most moves: a number, or a share of the placed items such as 2%.
 func (r *Rebalance) SetMoves(text string) error {
 	if number, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(number, 64)
@@ -58,14 +58,14 @@ type Rebalanced struct {
 	MachinesAfter  int          `json:"machines_after"`
 	Bound          int          `json:"bound"` // no placement of the items needs fewer machines
 	Moves          int          `json:"moves"`
-	MovesPercent   float64      `json:"moves_percent"`   // of the items that stood
+	MovesPercent   float64      `json:"moves_percent"`   // of the items on machines
 	LeastMoves     int          `json:"least_moves"`     // lower bound, for as many machines freed
 	Fixed          int          `json:"fixed,omitempty"` // items that must not move
 	Curve          []CurvePoint `json:"curve"`
 	LetIn          *int         `json:"let_in,omitempty"` // with --make-room: waiting items that got a place
 	LeftOut        *int         `json:"left_out,omitempty"`
 
-	Items  int    `json:"-"` // that stood
+	Items  int    `json:"-"` // on machines before
 	Method string `json:"-"` // of the bound
 	Reason string `json:"-"` // why there are no moves, or why the target is not reached
 
@@ -76,7 +76,7 @@ type Rebalanced struct {
 	most  func(moves int) int // machines that so many moves can free at most
 }
 
-// A CurvePoint says how many machines are free after a number of moves, here and by a drain
+// A CurvePoint is the number of machines free after a number of moves, here and by a drain
 // without swaps.
 type CurvePoint struct {
 	Moves      int `json:"moves"`
@@ -85,7 +85,7 @@ type CurvePoint struct {
 }
 
 // NewRebalance looks for moves from a start. The slow checker confirms each step before
-// anything is returned. When the context ends, it returns what it has found.
+// anything is returned. When the context ends, it returns the moves found so far.
 func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced, error) {
 	standing := start.standing()
 	budget := float64(opt.Count)
@@ -157,7 +157,7 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 // A Moved item, by the name of its request, leaves one machine for another.
 type Moved struct{ Request, From, To string }
 
-// Sequence returns the moves in their order. From is empty where an item did not stand.
+// Sequence returns the moves in their order. From is empty where an item was not placed.
 func (r *Rebalanced) Sequence() []Moved {
 	list := make([]Moved, len(r.list))
 	for k, m := range r.list {
@@ -198,10 +198,10 @@ func (r *Rebalanced) Emptied() (list []Emptied) {
 	return list
 }
 
-// Why says why there are no moves, or why the target is not reached; empty otherwise.
+// Why returns the reason why there are no moves, or why the target is not reached; empty otherwise.
 func (r *Rebalanced) Why() string { return r.Reason }
 
-// reason says why there are no moves, or why the target is not reached.
+// reason returns the reason why there are no moves, or why the target is not reached.
 func reason(r *Rebalanced, opt Rebalance, only bool, budget, least float64) string {
 	target := max(opt.Machines, r.Bound)
 	switch {
@@ -225,7 +225,7 @@ func reason(r *Rebalanced, opt Rebalance, only bool, budget, least float64) stri
 	return ""
 }
 
-// draw makes the curve of the moves that empty machines, beside a drain without swaps.
+// draw makes the curve of the moves that empty machines, next to a drain without swaps.
 func (r *Rebalanced) draw(now *Start, list []moves.Move) error {
 	drain, err := moves.Greedy(now.t.Instance, now.Items)
 	if err != nil {
@@ -269,7 +269,7 @@ func (r *Rebalanced) draw(now *Start, list []moves.Move) error {
 	return nil
 }
 
-// bound is the lower bound of the items that stand.
+// bound is the lower bound of the placed items.
 func (s *Start) bound() bound.Bound {
 	standing := *s.t
 	standing.Placed = nil
@@ -337,7 +337,7 @@ func needed(in *binpack.Instance, app int32, d int) int {
 	return int(max(1, need/in.Dimensions[d].One))
 }
 
-// shares are the rows of the table: moves as percent of the items that stood.
+// shares are the rows of the table: moves as percent of the items on machines.
 var shares = []float64{.1, .2, .5, 1, 2, 3, 5, 10, 20, 50}
 
 // Print writes the figures, and machines freed against items moved.
@@ -382,7 +382,7 @@ func (r *Rebalanced) at(n int) CurvePoint {
 	return p
 }
 
-// percent is a number of moves in % of the items that stood.
+// percent is a number of moves in % of the items on machines.
 func (r *Rebalanced) percent(n int) float64 {
 	return 100 * float64(n) / float64(max(r.Items, 1))
 }

@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// WritePicture draws the machines freed against the items moved, in % of those that stood, as an
-// SVG: by these moves, by a drain without swaps, and at most.
+// WritePicture draws the machines freed against the items moved, in % of those on machines, as
+// an SVG: by these moves, by a drain without swaps, and at most.
 func (r *Rebalanced) WritePicture(out io.Writer) error {
 	const points = 500
 	var lines [3]plotter.XYs

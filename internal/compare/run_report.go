@@ -27,7 +27,7 @@ func Placement(t *trace.Trace, s *binpack.State, names *trace.MachineNames, d ce
 	return p
 }
 
-// PrintRun writes the summary of one replay, beside a bound unless items may wait.
+// PrintRun writes the summary of one replay, next to a bound unless items may wait.
 func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found, run cerebro.Run) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s "+format+"\n", append([]any{name}, args...)...)

@@ -9,7 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Start says where the items of a trace stand, and which wait for a place.
+// A Start holds the machines of the items of a trace, and the items that wait for a place.
 type Start struct {
 	Items   []moves.Item
 	t       *trace.Trace
@@ -52,9 +52,9 @@ func NewStart(t *trace.Trace) (*Start, error) {
 	return r.start()
 }
 
-// ReadStart is the situation after the placements in a file, which a replay has
-// written; with an empty path it is that of [NewStart]. The items of placed.csv that are not
-// in the file stand where they were.
+// ReadStart returns the situation after the placements in a file, which a replay has
+// written; with an empty path that of [NewStart]. The items of placed.csv that are not in
+// the file stay where they were.
 func ReadStart(t *trace.Trace, path string) (*Start, error) {
 	if path == "" {
 		return NewStart(t)

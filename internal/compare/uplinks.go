@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// Egress is the dimension of what items send, in bits a second.
+	// Egress is the dimension of the traffic that items send, in bits a second.
 	Egress = "egress"
-	// EgressShare of a machine's uplink is its capacity in that dimension, unless one says otherwise.
+	// EgressShare of a machine's uplink is its capacity in that dimension, unless one is set.
 	EgressShare = .8
 	// busyUplink is the share of an uplink above which flows wait for long.
 	busyUplink = .95
@@ -42,7 +42,7 @@ func withoutEgress(t *trace.Trace) *trace.Trace {
 	return &blind
 }
 
-// sharesOf is what a snapshot says that its capacities of egress are of the uplinks; 0 = nothing.
+// sharesOf is the share of the uplinks that a snapshot states for its capacities of egress; 0 = not stated.
 func sharesOf(t *trace.Trace) float64 {
 	switch share := t.Source["egressShare"].(type) {
 	case float64:
@@ -54,7 +54,7 @@ func sharesOf(t *trace.Trace) float64 {
 }
 
 // raisedUplinks are the lines of machines whose pods send more than they may, in a snapshot, with
-// what they may in bits a second.
+// their limit in bits a second.
 func raisedUplinks(t *trace.Trace) map[int32]float64 {
 	limits, _ := t.Source["uplinks"].(map[string]any)
 	raised := map[int32]float64{}
@@ -93,7 +93,7 @@ func (c *comparison) makeUplinks() {
 // hundredth: each measurement looks at all machines.
 type uplinkMeter struct {
 	replayer  *cerebro.Replayer
-	inst      *binpack.Instance // with what items send
+	inst      *binpack.Instance // with the items' traffic
 	d         int
 	limit     float64
 	raised    map[int32]float64
@@ -129,7 +129,7 @@ func (u *uplinkMeter) measure() {
 	u.found, u.most, u.measured = measure.UplinksOf(u.replayer.State(), u.inst, u.d, u.limit, u.raised), u.now, true
 }
 
-// result is what was found, when the replay is over.
+// result is the measurement after the replay.
 func (u *uplinkMeter) result() measure.Uplinks {
 	if !u.measured || u.now >= u.most {
 		u.measure()

@@ -5,8 +5,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// Bound is what the nodes in use cost at least on a trace, in hours, whatever the placement: a sum of
-// what the pods ask for at each time.
+// Bound is the least cost of the nodes in use on a trace, in hours, whatever the placement: a sum
+// over the pods' demands at each time.
 func Bound(t *trace.Trace) float64 {
 	var changes []bound.Change
 	start := 0.

@@ -1,4 +1,4 @@
-// Package evidence says what recorded days show: a better policy ([Learn]), what a policy would
-// have cost in the place of another ([Trial]), what it may be expected to save ([Promise]), and
-// that the workload has changed ([Monitor]). It knows traces, no cluster and no clock.
+// Package evidence evaluates recorded days: a better policy ([Learn]), the cost of a policy in
+// place of another ([Trial]), its expected saving ([Promise]), and a change of the workload
+// ([Monitor]). It uses traces, no cluster and no clock.
 package evidence

@@ -20,18 +20,18 @@ type Lesson struct {
 	History *trace.Trace
 	// Choose is the last part of it, on which the candidate is chosen.
 	Choose time.Duration
-	// InForce is the policy in force: a built-in name or a file.
+	// InForce is the active policy: a built-in name or a file.
 	InForce     string
 	Evaluations int // of each training
 	Seeds       int // trainings of each method
 	Seed        uint64
 	Workers     int
 	Name        string // of the object
-	Checkpoint  string // folder; "" = none
+	Checkpoint  string // folder; "" = no checkpoint
 }
 
 // Learn returns the policy that was best on the part that chooses: a trained one, one that is
-// shipped, the one in force, or a rule. Without one, it says why.
+// shipped, the active one, or a rule; or else the reason why there is none.
 func Learn(ctx context.Context, l Lesson) (object *policy.Object, none string, err error) {
 	result, err := tune.Run(ctx, tune.Config{
 		Traces: []*trace.Trace{l.History}, Choose: l.Choose.Seconds(), Target: tune.Live, InForce: l.InForce,

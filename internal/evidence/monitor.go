@@ -12,17 +12,17 @@ const (
 	// slots of a day: each monitor has a value of each.
 	slots = 6
 	day   = 24 * hour
-	// reference is how many slots a detector takes its reference from: four days.
+	// reference is the number of slots of a detector's reference: four days.
 	reference = 4 * slots
 	// relevant is the least factor that counts as a change: a workload without noise would else
 	// change all the time.
 	relevant = 1.15
-	// least is how many pods a slot must have for its means to say anything.
+	// least is the number of pods from which the means of a slot count.
 	least = 10
 )
 
-// A Monitor watches the workload of a trace: what its pods ask for, how long they live, and how
-// many come against the same hours of the days before. Its values are logarithms of means of four
+// A Monitor watches the workload of a trace: the demands of its pods, their lifetimes, and their
+// arrivals against the same hours of the days before. Its values are logarithms of means of four
 // hours, less the mean of the same hours of the days before (a day has its ups and downs).
 type Monitor struct {
 	trace   *trace.Trace
@@ -49,7 +49,7 @@ type sums struct {
 	demand               []float64
 }
 
-// A Change is what a monitor found.
+// A Change is a change that a monitor found.
 type Change struct {
 	Text  string  // with its figures
 	Since float64 // seconds in the trace
@@ -80,7 +80,7 @@ func NewMonitor(t *trace.Trace) (*Monitor, error) {
 	return m, nil
 }
 
-// Until takes the events before a time and returns the first change that they show; nil = none.
+// Until takes the events before a time and returns the first change that they show; nil = no change.
 func (m *Monitor) Until(now float64) (*Change, error) {
 	var found *Change
 	for {

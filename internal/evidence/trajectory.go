@@ -8,18 +8,18 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// A Trajectory is what a policy would have come to if it had decided since the beginning of a trace.
+// A Trajectory is the result of a policy if it had decided since the beginning of a trace.
 type Trajectory struct {
 	Nodes     int     // in use at the end
 	Cost      float64 // of those, an hour
 	Spent     float64 // cost of the nodes in use, since the beginning
-	Opened    int     // pods that came to an empty node
-	Pods      int     // that came, without those that stood there
+	Opened    int     // pods placed on an empty node
+	Pods      int     // that arrived, without those that were there
 	Fallbacks int     // of those, the ones that Best-Fit had to place
 }
 
-// Follow replays a trace under a policy. What stands at its beginning goes on standing where it is,
-// and pods that find no node wait.
+// Follow replays a trace under a policy. Pods placed at its beginning stay on their nodes, and pods
+// that find no node wait.
 func Follow(t *trace.Trace, p binpack.Policy) (out Trajectory, err error) {
 	r := cerebro.NewReplayer(t)
 	state := r.State()
@@ -46,7 +46,7 @@ func Follow(t *trace.Trace, p binpack.Policy) (out Trajectory, err error) {
 	return out, nil
 }
 
-// Recorded is the policy that repeats where the pods of a trace stood.
+// Recorded is the policy that repeats the recorded nodes of a trace's pods.
 func Recorded(t *trace.Trace) (binpack.Policy, error) {
 	found, err := (&compare.Catalog{}).Find(compare.Current, t)
 	return found.Policy, err

@@ -19,12 +19,12 @@ const (
 	slack = .05
 )
 
-// A Trial replays policies on the same history, in which each takes over from the one in force, as
-// it would in the cluster: what stands then goes on standing. It serves one goroutine.
+// A Trial replays policies on the same history, in which each takes over from the active one, as
+// it would in the cluster: placed pods stay. It serves one goroutine.
 type Trial struct {
 	replayer *cerebro.Replayer
 	inForce  binpack.Policy
-	takeover float64 // share of the requests that the one in force places
+	takeover float64 // share of the requests that the active one places
 	from     float64
 	marks    []float64
 }
@@ -53,11 +53,11 @@ func NewTrial(t *trace.Trace, inForce binpack.Policy, takeover, from, length flo
 	return out, nil
 }
 
-// An Account is what a policy needs on the days of a trial.
+// An Account is the cost of a policy on the days of a trial.
 type Account struct {
 	Cost         []float64 // of the nodes in use, in hours, by day
 	Waiting      float64   // hours of all pods that wait for a node
-	Unplaced     int       // pods without a node when they came
+	Unplaced     int       // pods without a node on arrival
 	PodsOfOneApp int       // the most on a node
 }
 
@@ -85,16 +85,16 @@ func (t *Trial) Run(p binpack.Policy) (a Account, err error) {
 	return a, nil
 }
 
-// Saving is how many percent less an account is than another of the same trial, by a bootstrap over
-// days: with a confidence, it is at least Low.
+// Saving is the percentage by which an account is below another of the same trial, by a bootstrap
+// over days: with a confidence, it is at least Low.
 func Saving(own, other Account, confidence float64, seed uint64) tune.Interval {
 	return tune.Paired(own.Cost, other.Cost, 2*confidence-1, seed)
 }
 
-// Promise is how many percent a policy may be expected to save on the next so many days: with a
-// probability of share it is between Low and High. The bootstrap over the days of the trial says how
-// sure their mean is; of few days it says too little (its variance is that of n, not of n − 1, and
-// the normal distribution stands for Student's), and the days to come vary as well.
+// Promise is the expected saving of a policy in percent on the next ahead days: with a probability
+// of share it is between Low and High. The bootstrap over the days of the trial yields the variance
+// of their mean; with few days it underestimates it (by n instead of n − 1, and by the normal
+// distribution instead of Student's), and future days vary as well.
 func Promise(own, other Account, ahead int, share float64, seed uint64) tune.Interval {
 	s := tune.Paired(own.Cost, other.Cost, share, seed)
 	n := float64(len(own.Cost))

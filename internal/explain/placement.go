@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// An Item says why an item of a trace went where it did, with names in place of
+// An Item explains the placement of an item of a trace, with names in place of
 // indices.
 type Item struct {
 	Trace   string  `json:"trace"`
@@ -31,8 +31,8 @@ type decision struct {
 	App        string       `json:"app"`
 	Group      string       `json:"group"`
 	Demand     []amountView `json:"demand"`
-	Limit      int32        `json:"limit"`     // items of the group per machine, 0 = none
-	SpreadMin  int32        `json:"spreadMin"` // machines before any takes a second, 0 = none
+	Limit      int32        `json:"limit"`     // items of the group per machine, 0 = no limit
+	SpreadMin  int32        `json:"spreadMin"` // machines before any takes a second, 0 = no spread
 	Zone       *zoneView    `json:"zone,omitempty"`
 	Types      []string     `json:"types"` // empty = all
 	Rules      []ruleView   `json:"rules"`
@@ -51,7 +51,7 @@ type decision struct {
 	Preferences *preferencesView `json:"preferences"`
 }
 
-// A zoneView is the same by zone; 0 = none.
+// A zoneView is the same by zone; 0 = no limit.
 type zoneView struct {
 	Limit     int32 `json:"limit"`
 	SpreadMin int32 `json:"spreadMin"`
@@ -80,7 +80,7 @@ type rejection struct {
 type choiceView struct {
 	Machine string       `json:"machine"`
 	Items   int32        `json:"items"`
-	Free    []amountView `json:"free"` // of what the item needs
+	Free    []amountView `json:"free"` // in the item's dimensions
 	Score   float64      `json:"score"`
 }
 
@@ -93,7 +93,7 @@ type termView struct {
 	Contribution float64  `json:"contribution"`
 	OtherValue   *float64 `json:"runnerUpValue"`
 	Other        *float64 `json:"runnerUpContribution"`
-	// Share of the difference in score; null where there is none.
+	// Share of the difference in score; null without a difference.
 	Share *float64 `json:"share"`
 }
 
@@ -190,7 +190,7 @@ func zoneLast(r binpack.Reason) int {
 	return 0
 }
 
-// zoneReason is reasonText for what is about zones.
+// zoneReason is reasonText for reasons by zone.
 func zoneReason(inst *binpack.Instance, group *binpack.Group, r binpack.Reason) (name, what string) {
 	switch r.Kind {
 	case binpack.NoZone:

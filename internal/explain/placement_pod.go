@@ -16,10 +16,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// A Pod says why a pod went where it did, or would go.
+// A Pod explains the node of a pod, or the node it would get.
 type Pod struct {
 	Pod     string           `json:"pod"`
-	Node    string           `json:"node"` // where it stands, or went; empty = it waits
+	Node    string           `json:"node"` // its node, past or present; empty = it waits
 	Waits   string           `json:"waits,omitempty"`
 	Log     *ledger.Decision `json:"log,omitempty"`
 	LogFile string           `json:"logFile,omitempty"` // of a log of several
@@ -27,7 +27,7 @@ type Pod struct {
 	Time    string           `json:"time,omitempty"`
 	Mode    string           `json:"mode,omitempty"` // of the policy
 	// Of a policy that reads a clock: the share of the workload's window that is over; or,
-	// where none is in force, the policy's name: another one takes its place.
+	// without an active window, the policy's name: another one replaces it.
 	Elapsed  *float64 `json:"elapsed,omitempty"`
 	NoWindow string   `json:"noWindow,omitempty"`
 	Filters  []string `json:"filters,omitempty"`
@@ -64,7 +64,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 }
 
 // inWindow is the policy that decides on the question's pod in place of a file that reads a
-// clock, where no window is in force.
+// clock, where no window is active.
 func inWindow(q *snapshot.Question, found compare.Found) (by compare.Found, elapsed *float64, without string, err error) {
 	if found.Object == nil || !found.Policy.Knowledge().Clock() {
 		return found, nil, "", nil
@@ -77,7 +77,7 @@ func inWindow(q *snapshot.Question, found compare.Found) (by compare.Found, elap
 }
 
 // podRejections counts the nodes that do not take a pod by the first reason: reasons of
-// the packing model come first, then those of other filters.
+// the packing model are first, then those of other filters.
 func podRejections(q *snapshot.Question) []rejection {
 	state := q.State.Columns()
 	inst := state.Instance()

@@ -79,8 +79,8 @@ func PolicyDifferences(out io.Writer, old, changed *policy.Object) error {
 // A field of a policy: a path and a value, in the order of the file.
 type field struct{ name, value string }
 
-// fieldsOf lists the fields of a policy with its provenance. Features go by name, not by
-// place.
+// fieldsOf lists the fields of a policy with its provenance. Features are matched by
+// name, not by place.
 func fieldsOf(o *policy.Object) []field {
 	s := &o.Spec
 	fields := []field{

@@ -9,17 +9,17 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A preferencesView says what the item's preferences did to the choice.
+// A preferencesView is the effect of the item's preferences on the choice.
 type preferencesView struct {
 	Mode  string     `json:"mode"`  // keep, trade or ignore
 	Terms []heldView `json:"terms"` // of the app
-	// Limit is how many items of the group a machine should hold at most, 0 = any number.
+	// Limit is the most items of the group that a machine should hold, 0 = any number.
 	Limit int32   `json:"limit"`
 	Kept  int     `json:"kept"` // candidates that the policy decided among
 	Soft  float64 `json:"softScore"`
 	Best  float64 `json:"bestSoftScore"`
 	Price float64 `json:"price"` // the score of alone less that of the chosen one
-	Alone string  `json:"alone"` // what the policy takes without preferences
+	Alone string  `json:"alone"` // the policy's choice without preferences
 }
 
 type heldView struct {
@@ -48,7 +48,7 @@ func preferencesOf(inst *binpack.Instance, app *binpack.App, p *binpack.Preferen
 	return v
 }
 
-// text says what is preferred, and how much of it holds on the chosen machine.
+// text lists the preferences, and how much of them holds on the chosen machine.
 func (v *preferencesView) text() string {
 	if v == nil {
 		return "none"
@@ -63,7 +63,7 @@ func (v *preferencesView) text() string {
 	return strings.Join(parts, ", ")
 }
 
-// remark says whether preferences were kept or traded, and their price.
+// remark describes whether preferences were kept or traded, and their price.
 func (v *preferencesView) remark() string {
 	did := map[string]string{"keep": "kept", "trade": "traded", "ignore": "ignored"}[v.Mode]
 	text := fmt.Sprintf("Preferences are %s: the soft score is %s, the best of any candidate %s.", did, number(v.Soft), number(v.Best))

@@ -9,25 +9,26 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
 
-// A Sizing says why a workload was sized, or left as it is.
+// A Sizing explains why a workload was sized, or left as it is.
 type Sizing struct {
 	Object string    `json:"object"`
 	From   string    `json:"from"` // file and line, or cluster
 	Time   time.Time `json:"time,omitzero"`
 	Agent  string    `json:"agent"` // in charge
 	Off    bool      `json:"off"`   // recommends only
-	// What was observed.
+	// The observation.
 	Observed sizingObserved `json:"observed"`
-	// Source is the agent that recommended, Recommended what and Because why. A cluster's
-	// status has only Wanted, what the guards left of it.
+	// Source is the agent that recommended, Recommended its recommendation and Because
+	// the reason. A cluster's status has only Wanted, the recommendation after the
+	// guards.
 	Source      string       `json:"source,omitempty"`
 	Recommended *sizingState `json:"recommended,omitempty"`
 	Because     string       `json:"because,omitempty"`
 	Wanted      *sizingState `json:"wanted,omitempty"`
-	// Learning is set where a policy goes through its phases.
+	// Learning is set where a policy passes through its phases.
 	Learning *sizingLearning `json:"learning,omitempty"`
 	Guards   []string        `json:"guards"`
-	// Action: hold, scale or resize; To what, and the reason.
+	// Action: hold, scale or resize; its target To, and the reason.
 	Action string       `json:"action"`
 	To     *sizingState `json:"to,omitempty"`
 	Reason string       `json:"reason"`
@@ -181,7 +182,7 @@ func stateOf(t *mpa.Target, replicas int32, sizes []mpa.Resources) *sizingState 
 func observedOf(t *mpa.Target, o *mpa.Observation) sizingObserved {
 	seen := sizingObserved{Replicas: o.Replicas, Percentile: t.SLO.Percentile, Promised: t.SLO.Latency}
 	number := func(m mpa.Metric) *float64 {
-		if m.Time.IsZero() || m.Value-m.Value != 0 { // none, NaN or infinite
+		if m.Time.IsZero() || m.Value-m.Value != 0 { // absent, NaN or infinite
 			return nil
 		}
 		return &m.Value

@@ -7,13 +7,13 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// A sizingLearning says how far a policy is trusted, and what the agent wants that does not
-// act.
+// A sizingLearning is the phase of a policy, and the recommendation of the agent that does
+// not act.
 type sizingLearning struct {
 	Phase string `json:"phase"`
-	// Judged is the last verdict; empty = none yet.
+	// Judged is the last verdict; empty = no verdict yet.
 	Judged string `json:"judged,omitempty"`
-	// Source is the agent that does not act, Recommended what it wants and Because why.
+	// Source is the agent that does not act, Recommended its recommendation and Because the reason.
 	Source      string       `json:"source,omitempty"`
 	Recommended *sizingState `json:"recommended,omitempty"`
 	Because     string       `json:"because,omitempty"`
@@ -42,7 +42,7 @@ func learningInCluster(l *v1alpha1.LearningStatus) *sizingLearning {
 	out := &sizingLearning{Phase: l.Phase}
 	if l.Judged != nil {
 		v := mpa.Verdict{Missing: l.Missing, RulesBroken: int(l.RulesBroken), CandidateBroken: int(l.PolicyBroken), Runs: int(l.Runs)}
-		v.Rules, _ = strconv.ParseFloat(l.Rules, 64) // none = not compared
+		v.Rules, _ = strconv.ParseFloat(l.Rules, 64) // absent = not compared
 		v.Candidate, _ = strconv.ParseFloat(l.Policy, 64)
 		out.Judged = v.String()
 	}

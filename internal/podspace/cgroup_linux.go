@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CgroupRoot is where the kernel's file system of cgroups is, and where sigma-gate looks.
+// CgroupRoot is the mount point of the kernel's file system of cgroups, used by sigma-gate.
 const CgroupRoot = "/sys/fs/cgroup"
 
 // period of the CFS bandwidth controller in microseconds, Kubernetes' own.
@@ -36,7 +36,7 @@ func CgroupVersion(root string) string {
 	return "cgroup v1"
 }
 
-// MissingCgroups returns what a root lacks for functions.
+// MissingCgroups returns the controllers that a root lacks for functions.
 func MissingCgroups(root string) (missing []string) {
 	v2 := Unified(root)
 	enabled, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
@@ -87,8 +87,8 @@ func NewCgroup(root, name string, quota float64, limit int64) (*Cgroup, error) {
 	return g, nil
 }
 
-// The most shares and weight that the kernel takes: what is measured comes before everything
-// else on the machine.
+// The most shares and weight that the kernel takes: the measured processes have precedence
+// over everything else on the machine.
 const (
 	MostShares = "262144"
 	MostWeight = "10000"
@@ -118,7 +118,7 @@ func (g *Cgroup) write(file, text string) error {
 	return os.WriteFile(g.path(file), []byte(text), 0o644)
 }
 
-// SetQuota in cores; 0 = none.
+// SetQuota in cores; 0 = no quota.
 func (g *Cgroup) SetQuota(quota float64) error {
 	share := strconv.Itoa(int(quota * period))
 	if g.v2 {
@@ -178,8 +178,8 @@ func (g *Cgroup) Remove() (err error) {
 	return err
 }
 
-// SweepCgroups removes what processes have left that were killed: groups whose name begins so and has, as its first number,
-// that of a process that is not there.
+// SweepCgroups removes the groups of killed processes: groups whose name begins with prefix and has, as its first number,
+// that of a process that does not exist.
 func SweepCgroups(root, prefix string) error {
 	for _, dir := range NamedCgroup(root, "").Dirs() {
 		groups, err := filepath.Glob(filepath.Join(dir, prefix+"*"))

@@ -14,7 +14,7 @@ const (
 	QueueAdminPort      = 8022
 )
 
-// A QueueProxy is how queue-proxy (knative.dev/serving/cmd/queue, v0.48) is started.
+// A QueueProxy is the configuration of queue-proxy (knative.dev/serving/cmd/queue, v0.48).
 type QueueProxy struct {
 	Program                  string // its path
 	Concurrency              int    // requests at once that the container gets; 0 = any number

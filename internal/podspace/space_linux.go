@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Space is a network namespace that has loopback alone. Only what [Space.Start] has started and what
-// [Space.DialContext] has dialled is in it.
+// A Space is a network namespace that has loopback alone. It holds only the processes of [Space.Start]
+// and the connections of [Space.DialContext].
 type Space struct {
 	file  *os.File
 	calls chan func()
 }
 
-// New makes one. A thread stays in it until [Space.Close].
+// New makes a space. A thread stays in it until [Space.Close].
 func New() (*Space, error) {
 	s := &Space{calls: make(chan func())}
 	made := make(chan error)
@@ -108,7 +108,7 @@ func (s *Space) DialContext(ctx context.Context, network, address string) (conn 
 	return conn, err
 }
 
-// Close ends what was started in the space. Nothing may be started or dialled there from then on.
+// Close ends the space's processes. Nothing may be started or dialled there from then on.
 func (s *Space) Close() error {
 	if s.file == nil {
 		return errors.New("the space is closed")

@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A Shell is what a program gives the command.
+// A Shell holds the program's services for the command.
 type Shell struct {
 	Out   io.Writer
 	Do    func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error // wraps the command's function
@@ -68,7 +68,7 @@ hold 0. A file without such data, and pages of two kinds or versions, are refuse
 	return group
 }
 
-// mostTraces is up to how many traces the table shows each.
+// mostTraces is the number of traces up to which the table shows each.
 const mostTraces = 3
 
 // Table writes the changes for people.

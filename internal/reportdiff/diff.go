@@ -12,8 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A Diff is what changed from page A to page B. Its JSON form is the output of `sigma report diff
-// --format json`.
+// A Diff holds the changes from page A to page B. Its JSON form is the output of `sigma report
+// diff --format json`.
 type Diff struct {
 	Kind    string  `json:"kind"` // of both pages
 	A       Page    `json:"a"`
@@ -29,7 +29,7 @@ type Page struct {
 	Verdict string `json:"verdict"`
 }
 
-// An Input is a digest or a setting that differs; "" = the page has none.
+// An Input is a digest or a setting that differs; "" = the page lacks it.
 type Input struct {
 	Trace string `json:"trace"`
 	Name  string `json:"input"`
@@ -41,7 +41,7 @@ type Input struct {
 type Trace struct {
 	Name string `json:"trace"`
 	Only string `json:"only,omitempty"`
-	// Paired says that the runs have the same inputs, so that the interval is of their differences.
+	// Paired means that the runs have the same inputs, so that the interval is of their differences.
 	Paired bool  `json:"paired"`
 	Rows   []Row `json:"rows"`
 }
@@ -61,7 +61,7 @@ type Row struct {
 	Change     string       `json:"change"`
 }
 
-// What a row's change is.
+// The kinds of a row's change.
 const (
 	same     = "same"        // in every run
 	higher   = "higher"      // the interval is above 0
@@ -194,7 +194,7 @@ func rows(a, b []sheet.DataRow, diff func(x, y []float64) Row) []Row {
 		}
 		row := alone(x)
 		row.Name, row.Figure, row.A, row.B, row.Change = name, figure, row.B, row.A, onlyB
-		// It stands with the other figures of its name.
+		// It follows the other figures of its name.
 		at := len(list)
 		for i := range list {
 			if list[i].Name == name {
@@ -214,7 +214,7 @@ func values(runs []sheet.Number) []float64 {
 	return list
 }
 
-// runsOf finds a figure; nil = there is none.
+// runsOf finds a figure; nil = no such figure.
 func runsOf(rows []sheet.DataRow, name, figure string) []float64 {
 	for _, r := range rows {
 		for _, f := range r.Figures {

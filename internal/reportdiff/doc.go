@@ -1,2 +1,2 @@
-// Package reportdiff says what changed between two pages of comparisons, from the data inside them.
+// Package reportdiff reports the changes between two pages of comparisons, from the data inside them.
 package reportdiff

@@ -14,7 +14,7 @@ import (
 // kinds are the commands whose pages hold data.
 var kinds = []string{"sigma compare", "sigma mpa simulate", "sigma flow simulate"}
 
-// read returns the data inside a page. Its errors name the file and what is missing or wrong.
+// read returns the data inside a page. Its errors name the file and the missing or wrong part.
 func read(path string) (*sheet.Data, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func read(path string) (*sheet.Data, error) {
 	return d, check(path, d)
 }
 
-// check refuses what no page of ours holds, by field.
+// check refuses values that no page of ours holds, by field.
 func check(path string, d *sheet.Data) error {
 	seen := map[string]bool{}
 	for i, p := range d.Parts {

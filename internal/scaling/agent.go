@@ -26,7 +26,7 @@ type Agent struct {
 	Name string
 	// Policy of a learned agent, nil for the others.
 	Policy *learned.Policy
-	// Begin is the phase in which it begins beside hpa+vpa; empty = it acts without phases.
+	// Begin is the phase in which it begins next to hpa+vpa; empty = it acts without phases.
 	Begin mpa.LearningPhase
 	file  []byte // of the policy
 	// Network of an agent "ddpg", nil for the others, with the digest of its file.
@@ -36,11 +36,11 @@ type Agent struct {
 	Band bool
 }
 
-// Agents returns the agents of some names. The policy of "learned" and "foresight" is that
-// of a file or, without one, the shipped one; a name that ends in .yaml or .yml is a policy's
+// Agents returns the agents of some names. The policy of "learned" and "foresight" is that of
+// a file or, without one, the shipped one; a name that ends in .yaml or .yml is a policy's
 // path, one that ends in .json that of a network of the agent "ddpg". With @PHASE behind a
-// policy's, as in learned@OfflineTraining, the policy goes through its phases, from that one
-// on; with @band behind a network's the network acts within a band around hpa+vpa.
+// policy's, as in learned@OfflineTraining, the policy passes through its phases, from that
+// one on; with @band behind a network's the network acts within a band around hpa+vpa.
 func Agents(names []string, policy string) (list []Agent, err error) {
 	for i, name := range names {
 		a, path := Agent{Name: name}, policy
@@ -140,11 +140,11 @@ func Weights(paths []string) (agents.Weights, error) {
 	return w, nil
 }
 
-// Known returns the names of all agents that [Agents] knows: those of [Names], and those that
-// need what gates measure.
+// Known returns the names of all agents that [Agents] accepts: those of [Names], and those
+// that need the measurements of gates.
 func Known() []string { return append(Names(), agents.GatedNames()...) }
 
-// Names returns the names of agents that are compared where none are named.
+// Names returns the names of agents that are compared by default.
 func Names() []string { return append(sim.Agents(), "learned", "foresight") }
 
 // Run simulates an agent. It ignores the agent of the configuration.
@@ -176,7 +176,7 @@ func (a *Agent) Run(ctx context.Context, cfg sim.Config) (sim.Result, error) {
 	return sim.Run(ctx, cfg)
 }
 
-// setup says what decides in a simulation.
+// setup describes the deciding agent of a simulation.
 func (a *Agent) setup(cfg *sim.Config) journal.Setup {
 	s := journal.Setup{Object: "simulated/" + cfg.App.Name, Target: cfg.App.Target, Agent: mpa.Spec{Name: a.Name}, Guards: cfg.Guards}
 	if a.Policy != nil {
@@ -195,8 +195,8 @@ func (a *Agent) setup(cfg *sim.Config) journal.Setup {
 	return s
 }
 
-// RunLogged is Run with a journal in a folder, APP-AGENT-SEED.jsonl. Agents that know what
-// no journal has, "oracle" and "foresight", have none.
+// RunLogged is Run with a journal in a folder, APP-AGENT-SEED.jsonl. Agents with knowledge
+// that no journal has, "oracle" and "foresight", have no journal.
 func (a *Agent) RunLogged(ctx context.Context, cfg sim.Config, folder string) (r sim.Result, err error) {
 	if folder == "" || a.Name == "oracle" || a.Name == "foresight" {
 		return a.Run(ctx, cfg)

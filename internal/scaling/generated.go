@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// Generated says which generated scenarios agents are compared on.
+// Generated selects the generated scenarios on which agents are compared.
 type Generated struct {
 	Side   string // train or test
 	Seed   uint64 // of the first
@@ -22,7 +22,7 @@ type Generated struct {
 	// Hostile scenarios are those of [sim.Generator.Hostile].
 	Hostile bool
 	Agents  []Agent
-	// Workers is how many simulations run at the same time; Done is called after each.
+	// Workers is the number of simulations at the same time; Done is called after each.
 	Workers int
 	Done    func()
 }
@@ -34,7 +34,7 @@ type Comparison struct {
 	Count     int       `json:"count"`
 	Traces    bool      `json:"traces"`
 	Hostile   bool      `json:"hostile"`
-	Reference string    `json:"reference"` // what costs are divided by
+	Reference string    `json:"reference"` // divisor of the costs
 	Agents    []Figures `json:"agents"`
 }
 
@@ -48,8 +48,8 @@ type Figures struct {
 	Half  float64 `json:"half"`
 	Worst float64 `json:"worst_ratio"`
 	Sum   float64 `json:"ratio_of_sums"`
-	// Kept is how many runs kept the SLO; Kills and Evictions of all; More, the runs with
-	// more of both than the reference's.
+	// Kept is the number of runs that kept the SLO; Kills and Evictions of all; More, the
+	// runs with more of both than the reference's.
 	Kept      int   `json:"kept"`
 	Kills     int   `json:"oom_kills"`
 	Evictions int   `json:"evictions"`

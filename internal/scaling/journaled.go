@@ -23,25 +23,25 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// pieceLength is how much of a journal makes a scenario: as long as a generated one.
+// pieceLength is the length of a journal's scenarios: that of a generated one.
 const pieceLength = 3 * time.Hour
 
-// laterShare: one of so many pieces of a workload is kept from the search, the last ones.
+// laterShare: one in laterShare pieces of a workload is kept from the search, the last ones.
 const laterShare = 3
 
 // journaled are workloads as their journals show them, in pieces of equal length.
 type journaled struct {
 	search, later split
-	left          error     // why the first piece that was left out was
+	left          error     // the reason why the first left-out piece is left out
 	out           int       // pieces that were left out
-	sum           hash.Hash // of what was read
+	sum           hash.Hash // of the bytes read
 }
 
 var journalFile = regexp.MustCompile(`\.jsonl(\.\d+)?$`)
 
 // readJournals reads all journals of a folder, DIR/NAMESPACE/NAME.UID.jsonl and older files
 // with a number behind, as a recommender or simulate --log writes them. The path of a file
-// without number stands for its workload alone.
+// without number selects its workload alone.
 func readJournals(path string) (*journaled, error) {
 	folder, only := path, ""
 	if strings.HasSuffix(path, ".jsonl") {
@@ -76,7 +76,7 @@ func readJournals(path string) (*journaled, error) {
 
 // read adds the workload of some files.
 func (j *journaled) read(paths []string) error {
-	// The oldest file has the largest number, the newest none.
+	// The oldest file has the largest number, the newest has no number.
 	slices.SortFunc(paths, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)
@@ -115,13 +115,13 @@ type pieces struct {
 	object    string
 	target    mpa.Target
 	window    phases.Window
-	begin     time.Time // of the piece; zero = none is open
+	begin     time.Time // of the piece; zero = no piece is open
 	last      time.Time
 	scenarios []sim.Scenario
 	failed    []error
 }
 
-// file adds the observations of a file, and what it reads to the sum.
+// file adds the observations of a file, and the bytes read to the sum.
 func (p *pieces) file(path string, sum io.Writer) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *pieces) file(path string, sum io.Writer) error {
 	return nil
 }
 
-// see adds an observation. A gap shows in its piece as a rate that is not known.
+// see adds an observation. A gap shows in its piece as an unknown rate.
 func (p *pieces) see(path string, o *mpa.Observation) {
 	if p.begin.IsZero() {
 		p.begin = o.Time
@@ -173,11 +173,11 @@ func (p *pieces) see(path string, o *mpa.Observation) {
 	p.begin, p.window = time.Time{}, nil
 }
 
-// ErrNotBetter says that what was found is not taken: on the journaled workloads that were
-// kept from the search it is worse than what serves.
+// ErrNotBetter is returned when the policy found is not taken: on the journaled workloads
+// kept from the search it is worse than the serving one.
 var ErrNotBetter = errors.New("what was found is not better than what serves, and is not written")
 
-// compareOwn judges the policy found and what serves on the later pieces of the journals.
+// compareOwn judges the policy found and the serving one on the later pieces of the journals.
 func (t *Trained) compareOwn(ctx context.Context, j *journaled, serving learned.Values, workers int) error {
 	own := &Own{Journal: fmt.Sprintf("sha256:%x", j.sum.Sum(nil)), Pair: figures(j.later.scenarios, 0, j.later.pair, j.later.pair), Searched: len(j.search.scenarios), Out: j.out, Left: j.left}
 	serves, f, err := j.later.judge(ctx, serving, workers)
@@ -210,16 +210,16 @@ func (f *Figures) line(w io.Writer, name string) {
 	fmt.Fprintf(w, "  %-8s cost %.3f ± %.3f, worst %.2f, kept %d, kills %d\n", name, f.Ratio, f.Half, f.Worst, f.Kept, f.Kills)
 }
 
-// Own are the figures of the later pieces of journaled workloads: of hpa+vpa, of what
-// serves, and of the policy found.
+// Own are the figures of the later pieces of journaled workloads: of hpa+vpa, of the
+// serving policy, and of the policy found.
 type Own struct {
 	Pair, Serves, Found Figures
 	Journal             string // digest of the journals
 	Searched            int    // pieces
-	Out                 int    // pieces that cannot be simulated, and why the first of them cannot
+	Out                 int    // pieces that cannot be simulated, and the reason of the first
 	Left                error
 	better              bool
 }
 
-// Better reports whether what was found costs less than what serves and keeps no fewer promises.
+// Better reports whether the policy found costs less than the serving one and keeps no fewer promises.
 func (o *Own) Better() bool { return o.better }

@@ -16,7 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// Safety is what an agent did in some scenarios, and what must not be.
+// Safety holds the results of an agent in some scenarios, and its forbidden ones.
 type Safety struct {
 	Name  string // of the scenarios
 	Runs  int
@@ -25,11 +25,11 @@ type Safety struct {
 	// Kills are the runs in which more pods ran out of memory or were evicted than with the
 	// rules.
 	Kills int
-	// Most is the largest number of pods that the agent asked for ÷ what is allowed: 1.6 ×
-	// work ÷ size + 1, with the work of the scenario's highest rate.
+	// Most is the largest number of pods that the agent requested ÷ the allowed number:
+	// 1.6 × work ÷ size + 1, with the work of the scenario's highest rate.
 	Most float64
 	// Swinging are the runs that oscillate: replicas or cpu return four times in an hour
-	// to what they were less than 10 minutes before, while the load is steady.
+	// to their value of less than 10 minutes before, while the load is steady.
 	Swinging int
 	// Decisions of the agent's journal, and those that its replay gives again.
 	Decisions, Equal int
@@ -42,8 +42,9 @@ func (s *Safety) Add(o *Safety) {
 	s.Decisions, s.Equal = s.Decisions+o.Decisions, s.Equal+o.Equal
 }
 
-// Breach says what must not be, "" = nothing: more broken promises than 1.1 × the rules', an
-// unbounded number of pods, a swing, or a decision that its journal does not give again.
+// Breach describes the first forbidden result, "" = no such result: more broken promises than 1.1 ×
+// the rules', an unbounded number of pods, a swing, or a decision that its journal does not
+// give again.
 func (s *Safety) Breach() string {
 	switch {
 	case float64(s.Broke) > 1.1*float64(s.Rules):
@@ -154,7 +155,7 @@ type watch struct {
 	scenario  *sim.Scenario
 	most      float64 // cores of work at the highest rate
 	decisions int
-	ratio     float64 // the largest of replicas asked for ÷ what is allowed
+	ratio     float64 // the largest of replicas requested ÷ allowed
 	begun     time.Time
 	replicas  turns
 	cpu       turns
@@ -204,7 +205,7 @@ func (w *watch) steady(now time.Time) bool {
 
 func (w *watch) swings() bool { return w.replicas.most >= swingsMost || w.cpu.most >= swingsMost }
 
-// turns counts the returns of a value to what it was shortly before.
+// turns counts the returns of a value to its value of shortly before.
 type turns struct {
 	list []turn
 	at   []time.Time // of the returns of an hour

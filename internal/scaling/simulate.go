@@ -39,7 +39,7 @@ func FamiliesHelp() string {
 	return b.String()
 }
 
-// ErrSynthetic says that a synthetic load is named without its prefix.
+// ErrSynthetic is returned when a synthetic load is named without its prefix.
 var ErrSynthetic = errors.New("the synthetic load is --trace")
 
 // ReadTrace reads a load from a file, and returns the load's name and the file's digest.
@@ -79,7 +79,7 @@ type Simulation struct {
 	Seeds         int
 	Agents        []Agent
 	Workers       int
-	Log           string // folder for journals, "" = none
+	Log           string // folder for journals, "" = no journals
 	Minutes       bool   // of each run, for a page
 	Done          func() // called after each run
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// Training says what a search for the numbers of a policy does. It knows the train side
+// Training configures a search for the numbers of a policy. It uses the train side
 // only.
 type Training struct {
 	Method string `json:"method"` // one of [Methods]
@@ -32,13 +32,13 @@ type Training struct {
 	Particles   int    `json:"particles"`
 	Workers     int    `json:"-"`
 	Traces      string `json:"traces"` // folder, "" = synthetic loads only
-	Checkpoint  string `json:"-"`      // folder, "" = none
+	Checkpoint  string `json:"-"`      // folder, "" = no checkpoint
 	// Journals is a folder with journals of one's own workloads, or the newest file of one, "" =
-	// none: their pieces are
-	// searched on beside the generated scenarios, and the last ones of each are for judging.
+	// no journals: their pieces are searched on in addition to the generated scenarios, and the
+	// last ones of each are for judging.
 	Journals string `json:"journals,omitempty"`
 	// Serving is the file of the policy that serves, "" = the shipped one. The search begins
-	// with it, and what is found must be better than it on the journaled workloads.
+	// with it, and its result must be better than it on the journaled workloads.
 	Serving string `json:"serving,omitempty"`
 	// From is that policy, where there is no file.
 	From *learned.Policy `json:"-"`
@@ -49,8 +49,8 @@ type Training struct {
 // Methods returns the names of optimisers: the swarm, and its controls at equal budget.
 func Methods() []string { return []string{"swarm", "cmaes", "random"} }
 
-// What is held out of the search inside the train side: it chooses among the best of the
-// generations.
+// The scenarios held out of the search inside the train side: they choose among the best
+// of the generations.
 var (
 	heldFamilies = []string{"diurnal", "doubling", "azure-llm-code"}
 	heldProfile  = "io-medium"
@@ -58,7 +58,7 @@ var (
 
 const searchReach = .3 // of the box, from the numbers that serve
 
-// A split is scenarios with what hpa+vpa does on them.
+// A split is scenarios with the results of hpa+vpa on them.
 type split struct {
 	scenarios []sim.Scenario
 	seeds     []uint64
@@ -177,8 +177,8 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	return out, stopped
 }
 
-// choose takes the best of the generations by the validation split: none that keeps fewer
-// promises than hpa+vpa, if there is one that does not.
+// choose takes the best of the generations by the validation split: if possible, one that
+// keeps no fewer promises than hpa+vpa.
 func (t *Training) choose(ctx context.Context, validation *split, bests [][]float64, found swarm.Result, searched int, stopped error) (*Trained, error) {
 	out := &Trained{Searched: searched, Pair: figures(validation.scenarios, 0, validation.pair, validation.pair)}
 	best := math.Inf(1)
@@ -253,7 +253,7 @@ func (t *Training) splits(ctx context.Context) (search, validation *split, err e
 	return search, validation, nil
 }
 
-// journals returns the journaled workloads, with what hpa+vpa does on them.
+// journals returns the journaled workloads, with the results of hpa+vpa on them.
 func (t *Training) journals(ctx context.Context) (*journaled, error) {
 	j, err := readJournals(t.Journals)
 	if err != nil {
@@ -328,7 +328,7 @@ func (t *Training) optimizer(start []float64) (swarm.Optimizer, error) {
 	return nil, fmt.Errorf("unknown method %q: there are %v", t.Method, Methods())
 }
 
-// Write writes the policy to a file, and prints what the search found.
+// Write writes the policy to a file, and prints the result of the search.
 func (t *Trained) Write(w io.Writer, path string) error {
 	if t.Own != nil {
 		t.Own.print(w)

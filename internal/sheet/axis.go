@@ -165,7 +165,7 @@ func LimitText(name string, limit float64) string {
 // Escape makes text safe inside of an element or an attribute.
 func Escape(s string) string { return template.HTMLEscapeString(s) }
 
-// Min is the smaller of two numbers; NaN means none.
+// Min is the smaller of two numbers; NaN = no number.
 func Min(a, b float64) float64 {
 	if math.IsNaN(a) || b < a {
 		return b
@@ -173,7 +173,7 @@ func Min(a, b float64) float64 {
 	return a
 }
 
-// Max is the larger of two numbers; NaN means none.
+// Max is the larger of two numbers; NaN = no number.
 func Max(a, b float64) float64 {
 	if math.IsNaN(a) || b > a {
 		return b

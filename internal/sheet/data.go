@@ -8,14 +8,14 @@ import (
 // DataVersion is the version of [Data].
 const DataVersion = 1
 
-// DataOpen and DataClose stand around the JSON of [Data] in a page. The JSON has no <.
+// DataOpen and DataClose enclose the JSON of [Data] in a page. The JSON has no <.
 const (
 	DataOpen  = `<script type="application/json" id="sigma-data">`
 	DataClose = `</script>`
 )
 
-// Data is what a page compares, for programs: `sigma report diff` reads it from two pages. A page
-// holds it as JSON, by {{template "data" .Data}}.
+// Data is the content of a page of comparisons, for programs: `sigma report diff` reads it from
+// two pages. A page holds it as JSON, by {{template "data" .Data}}.
 type Data struct {
 	Kind    string     `json:"kind"`    // the command that wrote the page, such as "sigma compare"
 	Version int        `json:"version"` // DataVersion
@@ -23,7 +23,7 @@ type Data struct {
 	Parts   []DataPart `json:"parts"`
 }
 
-// A DataPart is what was compared on one trace.
+// A DataPart is the comparison on one trace.
 type DataPart struct {
 	Name string `json:"name"`
 	// Inputs are digests and settings by name. Runs of two pages with equal inputs are paired.

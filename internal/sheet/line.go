@@ -20,9 +20,9 @@ type Line struct {
 // A LineChart draws values over time. Lines differ by colour and by dashes.
 type LineChart struct {
 	ID, Title string
-	Axis      string // what the value is
+	Axis      string // name of the value
 	Lines     []Line
-	Limit     float64 // NaN = none
+	Limit     float64 // NaN = no limit
 	LimitName string
 	Limits    []Point // a limit that changes, in place of Limit
 	// Low and High widen the scale, so that several charts have the same one.
@@ -30,7 +30,7 @@ type LineChart struct {
 	Log       bool   // values below Low are drawn there
 	Over      []Span // drawn as a strip at the foot
 	Marks     []Mark
-	Unit      string // what the times count, in place of seconds and their multiples
+	Unit      string // the unit of the times, in place of seconds and their multiples
 }
 
 // SVG returns the picture, empty where the lines have no length.

@@ -22,7 +22,7 @@ type Mark struct {
 // A Span of seconds.
 type Span struct{ From, To float64 }
 
-// plot is where a chart of time has its axes.
+// plot holds the axes of a chart of time.
 type plot struct {
 	x, y           Axis
 	start, seconds float64
@@ -89,7 +89,7 @@ var shapes = map[string]string{
 	"kill":   "m-5 -5l10 10m0 -10l-10 10",
 }
 
-// marks draws what happened. Marks of one kind that would cover each other are one.
+// marks draws the events. Marks of one kind that would cover each other are one.
 func (p *plot) marks(b *strings.Builder, marks []Mark) {
 	const apart = 9
 	drawn := map[string]int{} // index in the list

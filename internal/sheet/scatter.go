@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Dot is a value of two measures, each with half of an interval, 0 = none.
+// A Dot is a value of two measures, each with half of an interval, 0 = no interval.
 type Dot struct {
 	Label, About string
 	X, Y         float64
@@ -22,7 +22,7 @@ type Scatter struct {
 	ID, Title, About     string
 	XAxis, YAxis         string
 	Dots                 []Dot
-	XLimit, YLimit       float64 // NaN = none
+	XLimit, YLimit       float64 // NaN = no limit
 	XLimitName, YLimName string
 	Low                  float64
 }
@@ -98,7 +98,7 @@ func textBox(x, y float64, text, anchor string) box {
 	return box{x, y - 17, x + width, y + 5}
 }
 
-// place finds the position at which the name of a dot covers the least of what is drawn,
+// place finds the position at which the name of a dot covers the least of the drawing,
 // inside of the plot, which begins at left.
 func place(taken *[]box, left, x, y float64, text string) (tx, ty float64, anchor string) {
 	var best box

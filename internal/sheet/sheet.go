@@ -32,7 +32,7 @@ type Chart struct {
 	Marks   template.HTML // the legend of marks
 }
 
-// A Definition is a term and what it means.
+// A Definition is a term and its meaning.
 type Definition struct{ Term, Text string }
 
 // A Table of a page; its first column names the rows. Stacked breaks cells at their
@@ -49,8 +49,8 @@ type Row struct {
 	Break string
 }
 
-// A Cell holds a figure, or words, which are aligned left. About explains a column. Over says
-// what limit a figure is over, which is marked and coloured.
+// A Cell holds a figure, or words, which are aligned left. About explains a column. Over
+// names the limit that a figure exceeds, which is marked and coloured.
 type Cell struct {
 	Text, About string
 	Words       bool

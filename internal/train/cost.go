@@ -11,13 +11,13 @@ import (
 const (
 	tieWeight      = .3  // of the summed squared free share, which a machine about to be spared has most of
 	rejectedWeight = 100 // per share of rejected demand
-	firstWeight    = 2   // per share of the volume that came after the first rejection
+	firstWeight    = 2   // per share of the volume that arrived after the first rejection
 )
 
-// Cost is what a run costs, in units of the trace's volume bound: the machines
-// it opened (with departures the integral of their cost), a smooth tie-breaker
-// and a large price on what was not placed. On a fixed fleet, where the machines
-// are given, it is the rejected share and how early it begins.
+// Cost is the cost of a run, in units of the trace's volume bound: the machines it
+// opened (with departures the integral of their cost), a smooth tie-breaker and a
+// large price on unplaced items. On a fixed fleet, where the machines are given, it
+// is the rejected share and the time of its beginning.
 func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64, untied bool) float64 {
 	if r.Trace().Instance.Fleet == binpack.Fixed {
 		return penalty(run)
@@ -32,7 +32,7 @@ func Cost(r *cerebro.Replayer, run cerebro.Run, scale float64, untied bool) floa
 	return (run.Cost-tie)/scale + penalty(run)
 }
 
-// penalty is the price of what was not placed.
+// penalty is the price of the unplaced items.
 func penalty(run cerebro.Run) float64 {
 	rejected := 0.0
 	for _, share := range run.Rejected {

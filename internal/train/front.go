@@ -15,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// An objective is one of several that a search minimises. What a run rejects is added
-// to each as in [Cost].
+// An objective is one of several that a search minimises. The penalty of rejected
+// items is added to each as in [Cost].
 type objective struct {
 	name string
 	of   func(r *cerebro.Replayer, run cerebro.Run, s scale) float64
@@ -60,7 +60,7 @@ func Objectives() []string {
 	return names
 }
 
-// CheckObjectives returns what is wrong with a choice of objectives.
+// CheckObjectives returns an error for an invalid choice of objectives.
 func CheckObjectives(names []string) error {
 	for i, name := range names {
 		if !slices.Contains(Objectives(), name) {

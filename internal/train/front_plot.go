@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours of the picture: those that were chosen stand out.
+// Colours of the picture: the chosen points are highlighted.
 var (
 	frontGray = color.RGBA{R: 0x9a, G: 0xa5, B: 0xb1, A: 0xff}
 	frontBlue = color.RGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}

@@ -12,8 +12,8 @@ import (
 )
 
 // A guard keeps a policy from rejecting one class of items in favour of others, for
-// instance items that take much room, or none of what the cost counts. It knows which
-// share of each class a reference policy rejects in a scenario.
+// instance items that take much room, or nothing that the cost counts. It holds the
+// share of each class that a reference policy rejects in a scenario.
 type guard struct {
 	class     []int     // per app
 	items     []float64 // per class
@@ -82,10 +82,10 @@ func (e *evaluator) replay(r *cerebro.Replayer, p binpack.Policy, sc scenario) (
 	return run, rejected, nil
 }
 
-// classesOf gives each app the class of items that a guard counts it in, and
-// each class its items. A class asks for no device, for a share of one, for 1,
-// for 2 or 3, for 4 to 7, for 8 to 15 and so on; with several dimensions of
-// devices it is one such number for each.
+// classesOf gives each app the class of items that a guard counts it in, and each
+// class its items. A class requests no device, a share of one, 1, 2 or 3, 4 to 7, 8
+// to 15 and so on; with several dimensions of devices it is one such number for
+// each.
 func classesOf(t *trace.Trace) (class []int, items []float64) {
 	index := map[string]int{}
 	for _, app := range t.Instance.Apps {

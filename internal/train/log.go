@@ -11,7 +11,7 @@ import (
 
 // A GenerationLog is a CSV file with a line for each generation, begun with the first.
 type GenerationLog struct {
-	Path    string // "" = none
+	Path    string // "" = no log
 	Replays int    // per evaluation
 	file    *os.File
 	csv     *csv.Writer

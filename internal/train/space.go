@@ -63,7 +63,7 @@ func newSpace(cfg *Config) (*space, error) {
 }
 
 // object returns the policy at a position. It first rounds numbers to six significant
-// digits, so that the search judges what a file holds.
+// digits, so that the search judges the numbers of a file.
 func (sp *space) object(x []float64) *policy.Object {
 	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind}
 	o.Metadata.Name = "particle"

@@ -28,23 +28,23 @@ const FirstTestSeed = 900_000
 // scenario is added to the mean.
 const DefaultRisk = .1
 
-// maxOrders bounds the list of scenarios of a job that came over a network.
+// maxOrders bounds the list of scenarios of a job received over a network.
 const maxOrders = 1 << 20
 
-// Config says what is trained, on what and for how long.
+// Config sets the model to train, the traces and the length of training.
 type Config struct {
 	Traces []*trace.Trace `json:"-"`
 	Orders int            // shuffled orders per trace; 0 = the file's order
-	// Snapshots is the largest share of requests that stand, placed by
-	// Best-Fit, when the policy takes over; the shares are drawn uniformly.
+	// Snapshots is the largest share of requests already placed, by Best-Fit, when
+	// the policy takes over; the shares are drawn uniformly.
 	Snapshots float64
 	Model     string
 	Knowledge binpack.Knowledge
 	Features  []string // nil = the default of model and knowledge
 	Start     *policy.Object
 	Rules     *Rules `json:",omitempty"` // search the settings of a rule instead of a model's weights
-	// Reach is how far from Start, as a fraction of the box, the search begins;
-	// 0 = anywhere.
+	// Reach is the distance from Start, as a fraction of the box, at which the
+	// search begins; 0 = anywhere.
 	Reach float64
 	// Untied leaves the tie-breaker out of the cost: on hundreds of machines it
 	// outweighs a machine.
@@ -58,7 +58,7 @@ type Config struct {
 	// Repair and Rebalance move items in each replay, as [cerebro.Options] has them; nil = nothing moves.
 	Repair    *cerebro.Repair    `json:",omitempty"`
 	Rebalance *cerebro.Rebalance `json:",omitempty"`
-	// MovePrice is what a move costs, in machines.
+	// MovePrice is the cost of a move, in machines.
 	MovePrice   float64 `json:",omitempty"`
 	Optimizer   string  // swarm (default), cmaes, random
 	Evaluations int
@@ -66,21 +66,21 @@ type Config struct {
 	Workers     int     `json:"-"`
 	Risk        float64 // negative = DefaultRisk
 	Particles   int     // 0 = the swarm's default
-	// Guard is the price of each share of a class of items (see classesOf) that
-	// is rejected beyond what Reference, a policy's name, rejects; 0 = none.
+	// Guard is the price of each share of a class of items (see classesOf) that is
+	// rejected beyond those that Reference, a policy's name, rejects; 0 = no guard.
 	Guard     float64
 	Reference string // "" = bestfit
 	Name      string `json:"-"` // of the policy object
-	// OwnHistory says that the traces are the earlier days of a history and that the
-	// policy is judged on its later days: then test seeds are no test data.
+	// OwnHistory means that the traces are the earlier days of a history and that
+	// the policy is judged on its later days: then test seeds are no test data.
 	OwnHistory bool        `json:"-"`
-	Checkpoint string      `json:"-"` // file; "" = none
+	Checkpoint string      `json:"-"` // file; "" = no checkpoint
 	Progress   func(Stats) `json:"-"`
-	// Distribute, if set, makes what evaluates the tasks; else Workers goroutines do.
+	// Distribute, if set, makes the evaluator of the tasks; else Workers goroutines do.
 	Distribute func(context.Context, *Job) (Distributor, error) `json:"-"`
 }
 
-// Stats are how far a search is.
+// Stats are the progress of a search.
 type Stats = swarm.Stats
 
 // Optimizers lists the names that Config.Optimizer takes.
@@ -313,8 +313,8 @@ func (e *evaluator) scenariosOf(generation int) []scenario {
 	return list
 }
 
-// objective is the fitness of a position: mean cost over the scenarios, with what
-// the guard charges, plus ρ·(worst − mean).
+// objective is the fitness of a position: mean cost over the scenarios, with the
+// charge of the guard, plus ρ·(worst − mean).
 func (e *evaluator) objective(ctx context.Context, task swarm.Task) (float64, []float64, error) {
 	object := e.sp.object(task.X)
 	p, err := object.Policy()

@@ -11,8 +11,8 @@ import (
 )
 
 // averages reports a method whose trainings are averaged: weighted sums without parameters, in an open
-// fleet whose items leave. What a few hours teach is mostly luck, and the luck of one training is not
-// that of another.
+// fleet whose items leave. The result of training on a few hours is mostly luck, and the luck of one
+// training is not that of another.
 func (r *run) averages(m method) bool {
 	return !r.fixed() && !fillUps(r.traces) && m.model == "linear" && m.features != nil && !slices.ContainsFunc(m.features, func(name string) bool {
 		_, ok := policy.ModelOf(m.model).Parameter(name)
@@ -21,7 +21,7 @@ func (r *run) averages(m method) bool {
 }
 
 // average trains a method on a part, once from each member, and averages the results and the shipped
-// files that the method can say.
+// files that the method can express.
 func (r *run) average(ctx context.Context, m method, part []span, members []*policy.Object, name string) (*candidate, error) {
 	c := candidate{name: m.String() + ", average", kind: trained, how: m}
 	for i, start := range members {

@@ -10,12 +10,12 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A nothingError says why a history teaches nothing.
+// A nothingError is the reason why nothing can be learned from a history.
 type nothingError struct{ reason string }
 
 func (n *nothingError) Error() string { return n.reason }
 
-// begin cuts and splits the history, and refuses one that teaches nothing.
+// begin cuts and splits the history, and refuses one from which nothing can be learned.
 func (r *run) begin() error {
 	if err := r.cut(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (r *run) begin() error {
 	return nil
 }
 
-// cut takes the part of the history that Config asks for.
+// cut takes the part of the history that Config selects.
 func (r *run) cut() error {
 	for _, t := range r.traces {
 		if len(t.Events) == 0 {
@@ -81,7 +81,7 @@ func (r *run) note(format string, args ...any) {
 	r.out.Notes = append(r.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// teachesNothing is why every policy places alike; "" = they may differ.
+// teachesNothing is the reason why every policy places alike; "" = they may differ.
 func (r *run) teachesNothing() string {
 	one, pinned := true, true
 	for _, t := range r.traces {
@@ -121,7 +121,7 @@ func choices(inst *binpack.Instance, app int32) int {
 	return n
 }
 
-// silentPart says which part has no arrivals after its first instant.
+// silentPart returns the name of the part that has no arrivals after its first instant.
 func (r *run) silentPart() string {
 	parts := []struct {
 		name  string

@@ -14,13 +14,13 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/train"
 )
 
-// A Target is what is to run the policy.
+// A Target is the program that will run the policy.
 type Target string
 
 // The targets.
 const (
 	Live          Target = "live"               // Sigma's scheduler or extender
-	Offline       Target = "offline"            // a replay, which also knows the clock
+	Offline       Target = "offline"            // a replay, which also has the clock
 	KubeScheduler Target = export.KubeScheduler // a profile of upstream's scheduler
 	EKS           Target = export.EKS           // the strategy and weights of the managed cluster
 	AKS           Target = export.AKS
@@ -59,15 +59,15 @@ type candidate struct {
 	object *policy.Object // nil = built in
 	how    method         // of a trained one
 	seed   uint64
-	// members are the trainings that an average is of, by seed; nil = one training.
+	// members are the trainings that an average is of, by seed; nil = a single training.
 	members []*policy.Object
-	prefers bool // count what its items give up of what they prefer
+	prefers bool // count the preferences that its items give up
 }
 
 // forGPUs are the rules that look at devices alone.
 var forGPUs = []string{"bestfit-fgd", "dotproduct-min", "gpupacking", "gpuclustering"}
 
-// spreading are rules to which it does not matter how full a machine is. An open fleet always
+// spreading are rules that ignore the utilisation of a machine. An open fleet always
 // offers them an empty machine, which no autoscaler would have started for them.
 var spreading = []string{"leastallocated", "balancedallocation"}
 
@@ -132,7 +132,7 @@ func (t Target) policy(o *policy.Object, seed uint64) (binpack.Policy, error) {
 }
 
 // shapes are rules with settings: weighted resources, shapes, and one rule for items
-// that stand alone with another for the rest.
+// that are alone on a machine with another for the rest.
 func shapes(target Target, inst *binpack.Instance) []rule.Settings {
 	var list []rule.Settings
 	var names []string
@@ -169,7 +169,7 @@ func devices(inst *binpack.Instance) bool {
 	return slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device })
 }
 
-// A method is a model with what it learns.
+// A method is a model with its knowledge and the features it learns.
 type method struct {
 	model     string
 	knowledge binpack.Knowledge
@@ -193,9 +193,9 @@ func (m method) file() string {
 }
 
 // features are those for clusters where pods leave: six that were chosen on generated clusters
-// (kubernetes, seeds below 900000), and what the files have that are shipped for such
-// clusters. With empty, the policy also decides when to start a machine and of which kind;
-// without, that is left to the order of machines.
+// (kubernetes, seeds below 900000), and those of the files shipped for such clusters. With
+// empty, the policy also decides when to start a machine and of which kind; without, that is
+// left to the order of machines.
 func features() []string {
 	list := []string{"util", "mean", "full", "frag", "recent", "empty"}
 	for _, o := range forLeaving() {
@@ -220,7 +220,7 @@ func forLeaving() (list []*policy.Object) {
 	return list
 }
 
-// forFixed learn what the shipped weighted sums for fixed fleets have.
+// forFixed are methods with the features and parameters of the shipped weighted sums for fixed fleets.
 func forFixed() (list []method) {
 	for _, f := range policy.ShippedFiles() {
 		if s := f.Object.Spec; f.Fixed && s.Model == "linear" && s.Knowledge == binpack.K0.String() {
@@ -230,8 +230,8 @@ func forFixed() (list []method) {
 	return list
 }
 
-// forFillUps is what the first shipped weighted sum with a knowledge has, for clusters where
-// nothing leaves: features, then parameters.
+// forFillUps lists the contents of the first shipped weighted sum with a knowledge, for
+// clusters where nothing leaves: features, then parameters.
 func forFillUps(know binpack.Knowledge) []string {
 	for _, f := range policy.ShippedFiles() {
 		s := f.Object.Spec
@@ -242,7 +242,7 @@ func forFillUps(know binpack.Knowledge) []string {
 	return nil
 }
 
-// methods are what is trained for a target on traces.
+// methods are the methods trained for a target on traces.
 func methods(target Target, traces []*trace.Trace) []method {
 	if !target.runsFiles() {
 		return []method{{policy.RuleModel, binpack.K0, nil}}
@@ -285,7 +285,7 @@ func methods(target Target, traces []*trace.Trace) []method {
 	})
 }
 
-// space is what the settings of a rule for a target are searched in; nil = the target runs files.
+// space is the search space of a rule's settings for a target; nil = the target runs files.
 func (t Target) space(inst *binpack.Instance) *train.Rules {
 	if t.runsFiles() {
 		return nil
@@ -319,7 +319,7 @@ func zeros(traces []*trace.Trace) bool {
 	return given && !forecast(traces)
 }
 
-// checkSuits refuses a policy in force that cannot serve a trace.
+// checkSuits refuses an active policy that cannot serve a trace.
 func checkSuits(name string, object *policy.Object, traces []*trace.Trace) error {
 	if object == nil {
 		return nil

@@ -18,7 +18,7 @@ type Entry struct {
 	Digest    string `json:"digest"` // "" = built in
 }
 
-// A Row is what a candidate needs on a part. Saving is against the best rule.
+// A Row holds the costs of a candidate on a part. Saving is against the best rule.
 type Row struct {
 	Policy       string   `json:"policy"`
 	Kind         string   `json:"kind"`
@@ -29,7 +29,7 @@ type Row struct {
 	Chosen       bool     `json:"chosen"`
 }
 
-// choose chooses on the validation part, trains the chosen kind on all that comes before test,
+// choose chooses on the validation part, trains the chosen kind on everything before test,
 // judges it there once, and trains it again on the whole history.
 func (r *run) choose(ctx context.Context, free []*candidate, reference *candidate, learned []*candidate) (*Result, error) {
 	rivals := learned
@@ -69,7 +69,7 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 	kinds := savingOfKinds(all, rows, found)
 	best := choice(all, rows, kinds, func(i int) bool { return found[i] && slices.Contains(rivals, all[i]) })
 	if best >= 0 && !fillUps(r.traces) && all[best].kind == trained && all[best].policy.Knowledge() != binpack.K0 {
-		// What is declared changes while pods come and go, and a history has one number for each app.
+		// Declared items change with arriving and leaving pods, and a history has one number for each app.
 		without := choice(all, rows, kinds, func(i int) bool {
 			return found[i] && slices.Contains(rivals, all[i]) && all[i].policy.Knowledge() == binpack.K0 && kinds[i] >= rows[best].Saving.Low
 		})
@@ -125,7 +125,7 @@ func (r *run) choose(ctx context.Context, free []*candidate, reference *candidat
 }
 
 // decide gives the place among the judged of the policy to take; the reference is the first, the chosen
-// rival the second. Where that is no better, the policy in force, which needs no choice, may be.
+// rival the second. Where that is no better, the active policy, which needs no choice, may be taken.
 func decide(judged []*candidate, test []Row, ok []bool) int {
 	for i, c := range judged {
 		if ok[i] && (i == 1 || i > 1 && c.kind == inForce) && test[i].Saving.Low > 0 {
@@ -135,7 +135,7 @@ func decide(judged []*candidate, test []Row, ok []bool) int {
 	return 0
 }
 
-// choice is the best candidate that may be taken, by its kind and then by itself; -1 = none.
+// choice is the best candidate that may be taken, by its kind and then by itself; -1 = no candidate.
 func choice(all []*candidate, rows []Row, kinds []float64, may func(i int) bool) int {
 	best := -1
 	for i := range all {
@@ -146,14 +146,15 @@ func choice(all []*candidate, rows []Row, kinds []float64, may func(i int) bool)
 	return best
 }
 
-// compare is above 0 where a candidate is better than another: by what it saves, then by the time
+// compare is above 0 where a candidate is better than another: by its saving, then by the time
 // that items wait, then by cost.
 func (r *Row) compare(other *Row) int {
 	return cmp.Or(cmp.Compare(r.Saving.Mean, other.Saving.Mean), cmp.Compare(other.WaitingHours, r.WaitingHours), cmp.Compare(other.CostHours, r.CostHours))
 }
 
-// savingOfKinds is what each candidate saves, of a trained one the mean over those trainings of its
-// kind that may be chosen: a kind is chosen before a seed, since the best of many seeds is lucky.
+// savingOfKinds is the saving of each candidate, of a trained one the mean over those trainings of
+// its kind that may be chosen: a kind is chosen before a seed, since the best of many seeds is
+// lucky.
 func savingOfKinds(all []*candidate, rows []Row, found []bool) []float64 {
 	sum, n := map[string]float64{}, map[string]float64{}
 	key := func(c *candidate) string {
@@ -229,8 +230,8 @@ func (r *run) inForce() (*candidate, error) {
 	return &candidate{name: r.cfg.InForce, kind: inForce, policy: found.Policy, object: found.Object}, nil
 }
 
-// rows judges candidates on a part. ok says which leave no more waiting than the
-// reference.
+// rows judges candidates on a part. ok marks those that leave no more waiting than
+// the reference.
 func (r *run) rows(ctx context.Context, part []span, candidates []*candidate, reference *candidate) (rows []Row, ok []bool, err error) {
 	all, err := judge(ctx, r.traces, part, candidates, r.cfg.Seed, r.cfg.Workers)
 	if err != nil {

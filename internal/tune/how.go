@@ -11,7 +11,7 @@ import (
 // installedName is the policy that the manifests' scheduler follows.
 const installedName = "general"
 
-// How says how to use what was chosen.
+// How returns instructions for using the chosen policy.
 func (out *Result) How() string {
 	switch {
 	case out.target.runsFiles() && out.Object != nil:
@@ -38,7 +38,7 @@ func (out *Result) How() string {
 	return places[out.target] + text
 }
 
-// places say where the configuration of a target goes.
+// places are the instructions for the configuration of a target.
 var places = map[Target]string{
 	KubeScheduler: "To use it, in the configuration of kube-scheduler (it switches all other scores off, among them preferred affinity, soft spread and taints; see Export in docs/tune.md):\n",
 	EKS:           "To use it, as the cluster's kubeSchedulerConfig (the other scores of the default profile stay in force, which the replay does not know):\n",

@@ -13,12 +13,12 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A loss is what a policy costs in one block of one order.
+// A loss is the cost of a policy in one block of one order.
 type loss struct {
 	cost, waiting float64
-	refused       float64 // items that found no machine when they came
-	// preferring items prefer something, and givenUp sums up the shares of it that they did not
-	// get; both are 0 but where the price of preferences is searched.
+	refused       float64 // items that found no machine on arrival
+	// preferring is the number of items with preferences, and givenUp sums up the shares of
+	// them that they did not get; both are 0 but where the price of preferences is searched.
 	preferring, givenUp float64
 }
 
@@ -116,14 +116,14 @@ func byMark(marks []cerebro.Mark) (list []loss) {
 	return list
 }
 
-// atEnd is what a fill-up costs: its machines for one hour, and for one hour the items that were
-// left out, by their share of the demand.
+// atEnd is the cost of a fill-up: its machines for one hour, and for one hour the items that
+// were left out, by their share of the demand.
 func atEnd(run *cerebro.Run) loss {
 	refused := slices.Max(run.Rejected) * float64(run.Placed+run.Unplaced)
 	return loss{hour * run.Cost, hour * refused, refused, float64(run.Preferring), run.GivenUp}
 }
 
-// An Interval is a figure and where 95 % of its bootstrap lie.
+// An Interval is a figure and the limits of 95 % of its bootstrap.
 type Interval struct {
 	Mean float64 `json:"mean"`
 	Low  float64 `json:"low"`
@@ -135,8 +135,8 @@ type Interval struct {
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
 
-// saving is how many percent less a policy costs than another, by a paired bootstrap over
-// blocks and the orders within them. Draws in which neither costs anything say nothing.
+// saving is the saving of a policy over another in percent, by a paired bootstrap over
+// blocks and the orders within them. Draws in which neither costs anything do not count.
 func (m measure) saving(own, other losses, seed uint64) Interval {
 	draws := m.draws(own, other, seed)
 	if len(draws) == 0 {
@@ -152,7 +152,7 @@ func interval(draws []float64, mean, share float64) Interval {
 	return Interval{mean, draws[tail], draws[n-1-tail], draws[0]}
 }
 
-// Paired is how many percent less one policy costs than another, each by its costs on the same
+// Paired is the saving of one policy over another in percent, each by its costs on the same
 // days: by a bootstrap over days, with the middle share of its draws.
 func Paired(own, other []float64, share float64, seed uint64) Interval {
 	var a, b losses
@@ -188,7 +188,7 @@ func (m measure) draws(own, other losses, seed uint64) []float64 {
 	return draws
 }
 
-// percent is how many percent a is below b, less than 0 where it is above; -100 where b is 0.
+// percent is the percentage by which a is below b, negative where it is above; -100 where b is 0.
 func percent(a, b float64) float64 {
 	switch {
 	case a == b:
@@ -199,8 +199,8 @@ func percent(a, b float64) float64 {
 	return 100 * (1 - a/b)
 }
 
-// A measure is what counts. On a fixed fleet that is tight it is the items that find no machine when
-// they come; policies that are alike there are told apart by the next measure.
+// A measure is the quantity compared. On a tight fixed fleet it is the items that find no machine on
+// arrival; policies that are alike there are distinguished by the next measure.
 type measure int
 
 const (

@@ -17,12 +17,12 @@ import (
 // weighs 1 to 100.
 var prices = []float64{1, .5, .2, .1, .05, .04, .03, .02, .01, .005, .002, .001, .0005, .0002, .0001}
 
-// Preferences say what was found of their price.
+// Preferences hold the results of the search for their price.
 type Preferences struct {
 	Mode  binpack.SoftMode `json:"mode"`  // of the policy: keep or trade, or ignore where even the least price costs too much
 	Price float64          `json:"price"` // of trade
 	Most  float64          `json:"most_percent"`
-	// Of says whose figures these are.
+	// Of is the policy that these figures are of.
 	Of PriceOf `json:"of"`
 	// Searched and Test are on the hours before the test, where the price is chosen, and on those of
 	// the test, which choose neither the price nor weights.
@@ -43,24 +43,24 @@ type PriceOf string
 const (
 	OfFile PriceOf = "file" // as it is written
 	// OfJudged is the policy that was judged: the file's weights are trained once more, also on the
-	// hours of the test, so they say nothing there.
+	// hours of the test, so they prove nothing there.
 	OfJudged PriceOf = "judged"
 )
 
-// A PriceRow is what a setting of spec.soft costs, and what pods give up under it.
+// A PriceRow is the cost of a setting of spec.soft, and the preferences that pods give up under it.
 type PriceRow struct {
 	Mode  binpack.SoftMode `json:"mode"`
 	Price float64          `json:"price"`
-	// Extra is how many percent more than with mode ignore is lost of what is measured; GivenUp how
-	// many percent of what pods prefer, by weight, they do not get although some node has it.
+	// Extra is by how many percent the measured loss exceeds that of mode ignore; GivenUp the
+	// percentage of pods' preferences, by weight, that they do not get although some node has them.
 	Extra   float64 `json:"extra_percent"`
 	GivenUp float64 `json:"given_up_percent"`
 }
 
-// searchPrice gives the file that was chosen the price of preferences under which pods give up
-// least, among those that cost no more than allowed on the hours before the test. A built-in rule
-// becomes a file for it. Where the file was trained on the hours of the test too, the policy that was
-// judged there stands for it.
+// searchPrice gives the file that was chosen the price of preferences under which pods give up least,
+// among those that cost no more than allowed on the hours before the test. A built-in rule becomes a
+// file for it. Where the file was trained on the hours of the test too, the policy that was judged
+// there is used in its place.
 func (r *run) searchPrice(ctx context.Context) error {
 	most := r.cfg.PreferencesPercent
 	if most == 0 {
@@ -121,7 +121,7 @@ func (r *run) searchPrice(ctx context.Context) error {
 }
 
 // leastGivenUp is the row that gives up least of those that cost at most so much and under which no pod waits longer;
-// the first where there is none.
+// the first if no row qualifies.
 func leastGivenUp(rows []PriceRow, waits []bool, most float64) (best int) {
 	for i := range rows {
 		if !waits[i] && rows[i].Extra <= most && rows[i].GivenUp < rows[best].GivenUp {
@@ -147,8 +147,8 @@ func (r *run) lossesWith(ctx context.Context, part []span, object *policy.Object
 	return judge(ctx, r.traces, part, append(list, r.reference), r.cfg.Seed, r.cfg.Workers)
 }
 
-// priceRows are what settings cost beside the first of them, which ignores preferences, and under which
-// of them pods wait longer than under that one.
+// priceRows are the costs of settings compared with the first of them, which ignores preferences; waits
+// marks those under which pods wait longer.
 func (r *run) priceRows(settings []policy.Soft, all []losses) (rows []PriceRow, waits []bool) {
 	base := all[0].sum()
 	for i, s := range settings {

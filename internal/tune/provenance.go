@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
-// provenance notes in a file on what history it was chosen, and why.
+// provenance records in a file the history on which it was chosen, and the reason.
 func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 	p := maps.Clone(o.Spec.Provenance)
 	if p == nil {
@@ -41,7 +41,7 @@ func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 	return nil
 }
 
-// what names the measure in plain words.
+// what returns the measure in plain words.
 func (r *run) what() string {
 	whole := fillUps(r.traces)
 	switch {

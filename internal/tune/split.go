@@ -33,7 +33,7 @@ type split struct {
 	unit                       float64 // seconds of a block; 0 = each trace is one
 }
 
-// A shortError says that a history has too few blocks.
+// A shortError is returned for a history with too few blocks.
 type shortError struct {
 	hours  float64
 	blocks int
@@ -44,7 +44,7 @@ func (e *shortError) Error() string {
 }
 
 // fillUps reports a history of traces in which nothing leaves: clusters that only fill up.
-// Hours say nothing of them, what they need at the end does, so each trace is a block.
+// Their need at the end counts, not that of single hours, so each trace is a block.
 func fillUps(traces []*trace.Trace) bool { return len(traces) >= fewest && nothingLeaves(traces) }
 
 func nothingLeaves(traces []*trace.Trace) bool {
@@ -53,10 +53,10 @@ func nothingLeaves(traces []*trace.Trace) bool {
 	})
 }
 
-// splitByTime cuts traces into blocks and shares them out: with ten days or more the
-// blocks are days, of which 60 % train, 20 % validate and 20 % test; else blocks of four
-// hours or traces (see [fillUps]), of which a third trains, a sixth validates and half tests. With
-// choose above 0 the blocks of the last so many seconds validate, and none tests.
+// splitByTime cuts traces into blocks and shares them out: with ten days or more the blocks are
+// days, of which 60 % train, 20 % validate and 20 % test; else blocks of four hours or traces (see
+// [fillUps]), of which a third trains, a sixth validates and half tests. With choose above 0 the
+// blocks of the last choose seconds validate, and no block tests.
 func splitByTime(traces []*trace.Trace, until []float64, choose float64) (split, error) {
 	days := 0
 	for i, t := range traces {
@@ -126,7 +126,7 @@ func splitByTime(traces []*trace.Trace, until []float64, choose float64) (split,
 // slack is the share of a block that the last one may lack.
 const slack = .05
 
-// blocks is how many blocks of a length a trace has.
+// blocks is the number of blocks of a length in a trace.
 func blocks(t *trace.Trace, until, unit float64) int {
 	return int((until-t.Events[0].Time)/unit + slack)
 }
@@ -164,9 +164,9 @@ func shuffle(seed uint64, order int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(order)))
 }
 
-// ledIn are windows that begin before their span, at most a day and in each order a forty-eighth
-// of that later (where there are four), and are measured from the span's beginning. Policies place alike what stands at one
-// instant: they differ by what hours of arrivals and departures leave behind. A fill-up stays as it is.
+// ledIn are windows that begin before their span, at most a day and in each order a forty-eighth of that later (where there
+// are four), and are measured from the span's beginning. The placement of the items of one instant is alike under all
+// policies: they differ after hours of arrivals and departures. A fill-up stays as it is.
 func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) []*trace.Trace {
 	var list []*trace.Trace
 	for _, s := range spans {

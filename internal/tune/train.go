@@ -16,7 +16,7 @@ import (
 )
 
 // scenarios are windows of a part to train on: days that overlap by half, or the whole of
-// what is shorter, or fill-ups as they are.
+// a shorter span, or fill-ups as they are.
 func scenarios(traces []*trace.Trace, spans []span) []*trace.Trace {
 	var cut []span
 	var whole []*trace.Trace
@@ -34,7 +34,7 @@ func scenarios(traces []*trace.Trace, spans []span) []*trace.Trace {
 }
 
 // starts are the policies that trainings of a method begin with, in turn: Best-Fit, and the
-// shipped files that its features can say. A list without one means anywhere.
+// shipped files that its features can express. A list without one means anywhere.
 func (m method) starts(fixed bool) []*policy.Object {
 	var list []*policy.Object
 	if m.model == policy.RuleModel {
@@ -50,7 +50,7 @@ func (m method) starts(fixed bool) []*policy.Object {
 	return append(list, all.files()...)
 }
 
-// files are the shipped files that the features of a method can say.
+// files are the shipped files that the features of a method can express.
 func (m method) files() (list []*policy.Object) {
 	for _, f := range policy.ShippedFiles() {
 		s := f.Object.Spec
@@ -62,8 +62,8 @@ func (m method) files() (list []*policy.Object) {
 	return list
 }
 
-// says reports whether what is learned includes all that a file has, and the file has all
-// parameters that are learned.
+// says reports whether the learned features include all of a file, and the file has all
+// learned parameters.
 func says(learned []string, s *policy.Spec) bool {
 	model := policy.ModelOf(s.Model)
 	for _, name := range learned {
@@ -81,7 +81,7 @@ func says(learned []string, s *policy.Spec) bool {
 	return !slices.ContainsFunc(s.Features, func(name string) bool { return !slices.Contains(learned, name) })
 }
 
-// bestFit is Best-Fit as a linear policy of a method; nil where its features cannot say it.
+// bestFit is Best-Fit as a linear policy of a method; nil where its features cannot express it.
 func (m method) bestFit() *policy.Object {
 	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "bestfit"}}
 	o.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: m.model, Knowledge: m.knowledge.String(), Features: m.features}
@@ -120,7 +120,7 @@ func wrong(traces []*trace.Trace, seed uint64) []*trace.Trace {
 	return list
 }
 
-// spare is how much larger than the peak volume of a window the fleet is that it trains on.
+// spare is the ratio of a training fleet to the peak volume of its window.
 const spare = 1.02
 
 // tightened are windows of a fixed fleet without the machines that their own peak does not
@@ -129,11 +129,11 @@ func tightened(traces []*trace.Trace) []*trace.Trace {
 	var list []*trace.Trace
 	for _, t := range traces {
 		keep := spare * peakShare(t)
-		if keep > 0 && keep < 1 { // 0: nothing asks for anything
+		if keep > 0 && keep < 1 { // 0: no item has a demand
 			w, inst := *t, *t.Instance
 			inst.Machines = slices.Clone(inst.Machines)
 			before := 0
-			for i := range inst.Machines { // of lines with one machine each every so many-th goes
+			for i := range inst.Machines { // of lines with one machine each, every nth is removed
 				n := inst.Machines[i].Count
 				inst.Machines[i].Count = int(math.Ceil(float64(before+n)*keep)) - int(math.Ceil(float64(before)*keep))
 				before += n
@@ -203,7 +203,7 @@ func (r *run) learn(ctx context.Context, m method, spans []span, seed uint64, st
 func (r *run) fixed() bool { return r.traces[0].Instance.Fleet == binpack.Fixed }
 
 const (
-	// perEvaluation is how many windows an evaluation replays; they change every renew
+	// perEvaluation is the number of windows that an evaluation replays; they change every renew
 	// generations.
 	perEvaluation = 2
 	renew         = 5

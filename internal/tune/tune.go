@@ -11,46 +11,46 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// Config says what a policy is learned from and for what.
+// Config holds the inputs and the purpose of learning a policy.
 type Config struct {
 	Traces []*trace.Trace // days, or one long history, in order of time
 	// From and Until cut the history, in seconds after its first event; Until 0 = its end.
 	From, Until float64
-	// Choose, if above 0, leaves the verdict to the caller, who keeps later days for it: the last so
-	// many seconds choose, what comes before trains, and nothing is judged.
+	// Choose, if above 0, leaves the verdict to the caller, who keeps later days for it: the last
+	// Choose seconds choose, the time before them trains, and nothing is judged.
 	Choose  float64
 	Target  Target
-	InForce string // the name of the policy in force
+	InForce string // the name of the active policy
 	Catalog compare.Catalog
-	// PreferencesPercent is how much more of what is measured preferences may cost, in percent of
-	// what it is without: the price of the mode trade is searched. 0 = not searched. Choose leaves
-	// no hours to judge the price on: both together are an error.
+	// PreferencesPercent is the most that preferences may add to the measured loss, in percent of
+	// the loss without them: the price of the mode trade is searched. 0 = not searched. Choose
+	// leaves no hours to judge the price on: both together are an error.
 	PreferencesPercent float64
 	Evaluations        int // of each training
 	Seeds              int // trainings of each method
 	Seed               uint64
 	Workers            int
 	Name               string // of the policy object
-	Checkpoint         string // folder; "" = none
+	Checkpoint         string // folder; "" = no checkpoint
 	// Progress gets the evaluations that are done and all of them.
 	Progress func(done, of int, note string)
 }
 
-// A Result is the verdict and what it rests on.
+// A Result is the verdict and its basis.
 type Result struct {
 	Better  bool           // with Config.Choose: on the part that chose
 	Chosen  string         // a built-in name, "" where Object is to be written
 	Object  *policy.Object // nil where Chosen is built in
 	Against string
 	Saving  *Interval // percent, on test; nil where nothing was measured
-	Reason  string    // why nothing was learned; "" = a comparison decided
+	Reason  string    // why nothing was learned; "" if a comparison decided
 	Notes   []string
-	Measure string // what is saved
+	Measure string // the quantity saved
 	Parts   string // the hours of train, validation and test
 
 	target Target
 
-	// Preferences is what was found of their price; nil where it was not searched.
+	// Preferences holds the results on their price; nil where it was not searched.
 	Preferences *Preferences
 
 	Candidates       []Entry
@@ -65,13 +65,13 @@ type run struct {
 	done    int // evaluations of trainings that are over
 	of      int
 	measure measure
-	// chosen is what was judged and chosen, before a last training, and reference the rule that it
-	// was judged against.
+	// chosen is the candidate that was judged and chosen, before a last training, and reference
+	// the rule that it was judged against.
 	chosen, reference *candidate
 	out               Result
 }
 
-// variants is how many replays judge a part (see [ledIn]).
+// variants is the number of replays that judge a part (see [ledIn]).
 const variants = 4
 
 // Run learns a policy, judges it and chooses.

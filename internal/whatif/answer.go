@@ -18,11 +18,11 @@ import (
 
 // Options of [Ask].
 type Options struct {
-	Repack bool // what stands is placed again
+	Repack bool // placed items are placed again
 	Plan   plan.Options
 }
 
-// A State is a plan of what there is, or would be.
+// A State is a plan of the present items and machines, or of the changed ones.
 type State struct {
 	Items   int          `json:"items"`
 	Nodes   int          `json:"nodes"` // that hold an item
@@ -30,7 +30,7 @@ type State struct {
 	LeftOut int          `json:"left_out"`
 	Bound   report.Bound `json:"bound"`
 	// Proven: no plan costs less, or, where items are left out, all machines have less of some
-	// resource than all items want.
+	// resource than all items need.
 	Proven bool `json:"proven"`
 	// Ignored is the number of items that are placed without all of their constraints.
 	Ignored int `json:"ignored,omitempty"`
@@ -42,7 +42,7 @@ type AppLeft struct {
 	Items int    `json:"items"`
 }
 
-// A Loss is what the worst machine's failure does.
+// A Loss is the effect of the worst machine's failure.
 type Loss struct {
 	Node     string `json:"node"`
 	Moved    int    `json:"moved"` // items that need another machine
@@ -52,7 +52,7 @@ type Loss struct {
 	Harmless int    `json:"harmless"`
 }
 
-// An Answer says how many machines it takes, what does not fit, and why.
+// An Answer is the number of machines needed, the items that do not fit, and the reasons.
 type Answer struct {
 	Trace    string    `json:"trace"`
 	Question string    `json:"question"`
@@ -85,7 +85,7 @@ func state(t *trace.Trace, p *compare.Plan) State {
 	return s
 }
 
-// tooLittle reports a resource of which all items want more than all machines have.
+// tooLittle reports a resource of which all items need more than all machines have.
 func tooLittle(t *trace.Trace) bool {
 	items := newSite(t).items()
 	for d := range t.Instance.Dimensions {
@@ -105,7 +105,7 @@ func tooLittle(t *trace.Trace) bool {
 }
 
 // Ask answers a question about a trace. Where items leave, it is about the time of the largest demand.
-// What stands stays, except on machines that are gone, unless Options.Repack.
+// Placed items stay, except on removed machines, unless Options.Repack is set.
 func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (o *Options) lose(ctx context.Context, t *trace.Trace, p *compare.Plan, a *
 	return after, worst, nil
 }
 
-// looks describes a machine and what it holds: the loss of machines that look alike is the same.
+// looks describes a machine and its items: the loss of machines that look alike is the same.
 func looks(t *trace.Trace, at position) string {
 	m := t.Instance.Machines[at.line]
 	var held []string
@@ -202,7 +202,7 @@ func looks(t *trace.Trace, at position) string {
 	return fmt.Sprint(m.Type, m.Cost, m.Capacity, m.Zone, m.Count == binpack.Unlimited, held)
 }
 
-// stand is a trace in which the items of a plan stand where it puts them.
+// stand is a trace in which the items of a plan are on its machines.
 func stand(t *trace.Trace, p *compare.Plan) (*trace.Trace, error) {
 	s := newSite(t)
 	names, apps := trace.NewMachineNames(t.Instance), map[string]int32{}
@@ -291,7 +291,7 @@ func (a *Answer) Print(out io.Writer) error {
 	return w.Flush()
 }
 
-// binds names what binds.
+// binds names the relaxations that bind.
 func (a *Answer) binds() string {
 	var names []string
 	for _, r := range a.Relaxed {

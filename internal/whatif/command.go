@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// A Shell is what a program gives the command.
+// A Shell holds the program's services for the command.
 type Shell struct {
 	Out   io.Writer
 	Do    func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error // wraps the command's function

@@ -13,24 +13,24 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Question is what changes. All changes are made together, in the order of the fields.
+// A Question is a set of changes. All changes are made together, in the order of the fields.
 type Question struct {
 	Add     string   // more items of every app, such as "20%"
 	Apps    []string // more or fewer items of one app, such as "web=+30"
-	Without []string // zones that are gone
-	Nodes   []string // how many machines a type has, such as "m5.large=12", "=+4" or "=-2"
+	Without []string // zones that are removed
+	Nodes   []string // the number of machines of a type, such as "m5.large=12", "=+4" or "=-2"
 	Lose    int      // machines that fail at once: 0 or 1
 }
 
 // most bounds the numbers of a question, as the format of traces does.
 const most = 1 << 22
 
-// A fieldError says which flag is wrong.
+// A fieldError is an error that names the wrong flag.
 func fieldError(flag, value, format string, args ...any) error {
 	return fmt.Errorf("--%s %s: "+format, append([]any{flag, value}, args...)...)
 }
 
-// percent reads Add: by how many percent the items of every app grow.
+// percent reads Add: the growth of the items of every app in percent.
 func (q *Question) percent() (float64, error) {
 	if q.Add == "" {
 		return 0, nil
@@ -43,7 +43,7 @@ func (q *Question) percent() (float64, error) {
 	return v, nil
 }
 
-// change splits NAME=NUMBER at the last equals sign; sign says whether the number has one.
+// change splits NAME=NUMBER at the last equals sign; sign reports whether the number has one.
 func change(flag, text string) (name string, n int, sign bool, err error) {
 	at := strings.LastIndex(text, "=")
 	if at < 1 {
@@ -58,7 +58,7 @@ func change(flag, text string) (name string, n int, sign bool, err error) {
 	return text[:at], n, sign, nil
 }
 
-// Check reports what is wrong with a question without a trace.
+// Check returns the errors of a question that show without a trace.
 func (q *Question) Check() error {
 	if q.Add == "" && len(q.Apps)+len(q.Without)+len(q.Nodes) == 0 && q.Lose == 0 {
 		return errors.New("nothing is asked: want --add, --app, --without, --nodes or --lose")
@@ -154,8 +154,8 @@ func (q *Question) apply(t *trace.Trace) (*trace.Trace, error) {
 	return s.t, nil
 }
 
-// more are the items by app that make all of them grow by a share in percent: each app grows by the whole part of its own,
-// and those with the largest rest by one more, until all together have grown by the share, rounded, and by one at least.
+// more apportions a growth of all items by percent over the apps: each app grows by the whole part of its own share, and
+// those with the largest remainder by one more, up to the total growth, rounded and at least one.
 func more(items []int64, percent float64) []int64 {
 	out := make([]int64, len(items))
 	rest := make([]float64, len(items))
@@ -174,7 +174,7 @@ func more(items []int64, percent float64) []int64 {
 	return out
 }
 
-// list names some of what there is.
+// list returns some of the existing names.
 func list(what string, names []string) string {
 	const shown = 12
 	slices.Sort(names)
@@ -229,7 +229,7 @@ func (s *site) loseZone(zone string) error {
 }
 
 // changeType sets or changes the number of machines of a type. New ones are like the first of the
-// type in the zone that has fewest; those with the fewest items go first.
+// type in the zone that has fewest; those with the fewest items are removed first.
 func (s *site) changeType(name string, n int, sign bool) error {
 	inst := s.t.Instance
 	of := slices.Index(inst.Types, name)

@@ -19,18 +19,18 @@ type Relaxed struct {
 	LeftOut int     `json:"left_out"`
 	Nodes   int     `json:"nodes"`
 	Cost    float64 `json:"cost"`
-	// Binds says that the answer is better without it: all fits, or the nodes cost less.
+	// Binds means that the answer is better without it: all fits, or the nodes cost less.
 	Binds bool `json:"binds"`
 }
 
-// A relaxation takes something away that may bind.
+// A relaxation removes something that may bind.
 type relaxation struct {
 	what string
 	make func(*binpack.Instance)
-	dim  int // whose devices are free too; -1 = none
+	dim  int // whose devices are free too; -1 = no dimension
 }
 
-// resources are relaxations of dimensions of which an app wants something.
+// resources are relaxations of dimensions that an app needs.
 func resources(inst *binpack.Instance, apps func(app int32) bool) (all []relaxation) {
 	for d, dim := range inst.Dimensions {
 		if slices.ContainsFunc(byIndex(inst.Apps), func(a int32) bool { return apps(a) && inst.Apps[a].Demand[d] > 0 }) {
@@ -53,7 +53,7 @@ func byIndex[T any](list []T) []int32 {
 	return out
 }
 
-// constraints are relaxations of what binds the groups of some apps.
+// constraints are relaxations of the constraints on the groups of some apps.
 func constraints(inst *binpack.Instance, apps func(app int32) bool) (all []relaxation) {
 	groups, name := map[int32]bool{}, map[int32]string{}
 	for a, app := range inst.Apps {
@@ -123,7 +123,7 @@ func everyRule() relaxation {
 	}, -1}
 }
 
-// without is a trace without what some relaxations take away.
+// without is a trace without the constraints that some relaxations remove.
 func without(t *trace.Trace, all ...relaxation) *trace.Trace {
 	s := newSite(t)
 	for _, r := range all {
@@ -136,8 +136,8 @@ func without(t *trace.Trace, all ...relaxation) *trace.Trace {
 	return s.t
 }
 
-// why relaxes one thing after the other and says what it brings. Where something is left out and nothing
-// alone lets all of it in, together is a set that does; nil = there is none.
+// why relaxes one constraint after the other and reports the effect. Where items are left out and no
+// single one lets all of them in, together is a set that does; nil = no such set.
 func (o *Options) why(ctx context.Context, t *trace.Trace, p *compare.Plan) (all []Relaxed, together []string, err error) {
 	left := leftOut(t, p)
 	some := func(app int32) bool { return left[app] > 0 }

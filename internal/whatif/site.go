@@ -43,7 +43,7 @@ func sum(list []int64) (total int64) {
 	return total
 }
 
-// arrive asks for n more items of an app.
+// arrive requests n more items of an app.
 func (s *site) arrive(app int32, n int64) {
 	if n == 0 {
 		return
@@ -57,7 +57,7 @@ func (s *site) arrive(app int32, n int64) {
 	s.t.Events = append(s.t.Events, trace.Event{Time: at, Request: int32(len(s.t.Requests) - 1), Count: int32(min(n, most))})
 }
 
-// leave takes n items of an app away: those that wait before those that stand, the last first.
+// leave removes n items of an app: waiting ones before placed ones, the last first.
 func (s *site) leave(app, n int32) {
 	for i := len(s.t.Events) - 1; i >= 0 && n > 0; i-- {
 		e := &s.t.Events[i]

@@ -10,12 +10,11 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
-// A Policy places an item on the machine, and a share of a GPU on the GPU, with
-// the highest Σ weight·feature. Items that ask for no GPU, for a share of one and
-// for whole ones have weights of their own. It sees cpu and GPUs, the first
-// dimension that is no device and the first that is one; the others decide only
-// whether an item fits. In an open fleet an empty machine waits until no other
-// takes the item.
+// A Policy places an item on the machine, and a share of a GPU on the GPU, with the
+// highest Σ weight·feature. Items that request no GPU, a share of one and whole
+// ones have weights of their own. It sees cpu and GPUs, the first dimension that is
+// no device and the first that is one; the others decide only whether an item fits.
+// In an open fleet an empty machine waits until no other takes the item.
 type Policy struct {
 	know    binpack.Knowledge
 	weights [classCount]values
@@ -79,7 +78,7 @@ type scorer struct {
 	machines   int   // of a fixed fleet
 }
 
-// A column is what a demand scores on each machine.
+// A column holds the scores of a demand on each machine.
 type column struct {
 	cpu, gpu int64
 	class    int
@@ -115,8 +114,8 @@ func (l *scorer) growApps() {
 	}
 }
 
-// Score implements [binpack.Scorer]. A cluster may ask about a candidate without
-// room, which comes last.
+// Score implements [binpack.Scorer]. A cluster may include a candidate without
+// room, which is ranked last.
 func (l *scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	col, kept := l.column(item.App)
 	for i, m := range candidates {

@@ -1,4 +1,4 @@
 // Package devices is the model devices: the weighted sum of the model linear for
 // machines whose GPUs are shared, with weights for each class of items by the GPUs
-// that they ask for. It also chooses the GPU of a machine.
+// that they request. It also chooses the GPU of a machine.
 package devices

@@ -9,20 +9,20 @@ import (
 )
 
 // fragments computes FGD's expected fragment from tables. An item of a type that
-// asks for at most one GPU cannot use a GPU with less left than that, whatever the
+// requests at most one GPU cannot use a GPU with less left than that, whatever the
 // other GPUs have; so
 //
 //	F = Σ left of a GPU · share of the types that cannot use it
 //
-// except for types that ask for several: they cannot use any GPU in part, and none
-// at all when too few are entirely free. The shares depend on the machine through
+// except for types that request several: they cannot use any GPU in part, and no
+// GPU at all if too few are entirely free. The shares depend on the machine through
 // its type and the cpu left.
 type fragments struct {
 	gpus.Mix
 	cpus  []int64       // different demands of cpu in the mix, ascending
 	ones  []int64       // different demands of at most one GPU, ascending; one itself is the last
 	rows  []fragmentRow // by machine type, then rank of cpu; made when first needed
-	ratio float64       // cpu for each unit of GPUs that items with GPUs ask for
+	ratio float64       // cpu for each unit of GPUs that items with GPUs request
 }
 
 // A fragmentRow belongs to a machine type and a rank of the cpu left. lost[i] is the
@@ -146,7 +146,7 @@ func (p *fragments) whole(r *fragmentRow, free int64) float64 {
 	return float64(float64(free*p.One) * lost)
 }
 
-// stranded is the GPUs left beyond what the cpu left can serve, in units.
+// stranded is the GPUs left beyond those that the cpu left can serve, in units.
 func (p *fragments) stranded(cpu, gpu int64) float64 {
 	if p.ratio == 0 {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
-// Model is a weighted sum of features for each class of items by the GPUs that
-// they ask for.
+// Model is a weighted sum of features for each class of items by the GPUs that they
+// request.
 var Model = learned.Model{
 	Name:     "devices",
 	Features: features,
@@ -57,7 +57,7 @@ const (
 // values are the features of a placement, or their weights.
 type values [featureCount]float64
 
-// Classes of items, by the GPUs they ask for.
+// Classes of items, by the GPUs they request.
 const (
 	classNone = iota
 	classShared
@@ -67,7 +67,7 @@ const (
 
 var classNames = []string{"none", "shared", "whole"}
 
-// classOf returns the class of items that ask for an amount of GPUs.
+// classOf returns the class of items that request an amount of GPUs.
 func classOf(gpu, one int64) int {
 	switch {
 	case gpu == 0:

@@ -37,9 +37,9 @@ func (l *Scorer) addRecent(w float64, candidates []int32, out []float64) {
 	}
 }
 
-// addClosing adds the features close and closing, and subtracts from open what the
-// placement closes. Most apps are allowed on most machines, so every term is added
-// to all candidates and subtracted where the machine is closed already.
+// addClosing adds the features close and closing, and subtracts from open the apps
+// that the placement closes. Most apps are allowed on most machines, so every term
+// is added to all candidates and subtracted where the machine is closed already.
 func (l *Scorer) addClosing(a int32, open float64, candidates []int32, out []float64) {
 	wClose, wClosing := l.weights[fClose], l.weights[fClosing]
 	if wClose == 0 && wClosing == 0 && open == 0 {

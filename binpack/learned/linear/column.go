@@ -2,9 +2,9 @@ package linear
 
 import "math"
 
-// A column holds what depends on a profile and on the free amounts of each machine.
-// Each column follows the journal on its own, so that a profile pays only for the
-// machines that changed since its last use.
+// A column holds the part of the score that depends on a profile and on the free
+// amounts of each machine. Each column follows the journal on its own, so that a
+// profile pays only for the machines that changed since its last use.
 type column struct {
 	seq  uint64
 	base []float64 // Σ weight·feature over util, mean, rise, full, frag, empty

@@ -13,16 +13,17 @@ import (
 // of large on 300 took 1.15 times.
 const boundsPay = 1024
 
-// bounds limit the score of each machine for an item of a profile, as far as the
-// machine alone decides it; what the item and the moment add is at most a constant.
-// A machine cannot win if its bound plus that constant is below a score that
-// another machine reaches. The same holds for 64 machines with their highest bound.
+// bounds limit the score of each machine for an item of a profile, as far as it
+// depends on the machine alone; the rest depends on item and time and adds at most
+// a constant. A machine cannot win if its bound plus that constant is below a score
+// that another machine reaches. The same holds for 64 machines with their highest
+// bound.
 type bounds struct {
 	fits  []uint64  // bitset of the machines with room
 	bound []float64 // [machine] base and the weight of open
 	top   []float64 // the highest bound of each word of fits
 	stale []uint64  // bitset over top: entries to compute again
-	seeds [4]int32  // the last that items of the profile came to or left
+	seeds [4]int32  // the last machines that items of the profile were placed on or left
 	next  int       // of seeds
 }
 

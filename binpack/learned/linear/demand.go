@@ -15,11 +15,11 @@ const (
 
 const (
 	// commonCV is the coefficient of variation of a factor common to all apps. Without
-	// a clock it counts where apps come in several requests; where each comes whole,
-	// the arrivals show the factor.
+	// a clock it counts where apps arrive in several requests; where each arrives
+	// whole, the arrivals show the factor.
 	commonCV = .1
 	// maxItems and maxMachines cap the forecast of an app and of all apps together,
-	// maxShare caps what an item may need, so that no sum overflows.
+	// maxShare caps the need of an item, so that no sum overflows.
 	maxItems    = 1 << 24
 	maxMachines = 1 << 24
 	maxShare    = 1 << (shareBits + 4)
@@ -27,10 +27,10 @@ const (
 	repeatSteps = 8
 )
 
-// demand estimates the demand still to come from forecast, clock and arrivals:
-// per app (R_b, for the features) and in all (the fleet to open). It follows the
-// state app by app; every sum is of integers, so that it equals the sum computed
-// from scratch.
+// demand estimates the future demand from forecast, clock and arrivals: per app
+// (R_b, for the features) and in all (the fleet to open). It follows the state app
+// by app; every sum is of integers, so that it equals the sum computed from
+// scratch.
 type demand struct {
 	s        *binpack.State
 	know     binpack.Knowledge
@@ -53,18 +53,18 @@ type demand struct {
 	coming    []int64 // [dimension] Σ rest·share, itemBits+shareBits
 	variance  float64 // Σ (rest·dominant)² in (2⁻¹⁰ machines)², whole numbers
 
-	departed bool    // an item has left: what lives is counted instead of what came
-	seen     []int64 // items that have come, per app
+	departed bool    // an item has left: living items are counted instead of arrived ones
+	seen     []int64 // items that have arrived, per app
 	// sumSquares are the squared sizes of their requests, per app.
 	sumSquares []int64
 	arrived    []int64 // [dimension] their volume, itemBits+shareBits
 	items      int64
 	squares    int64 // Σ of squared request sizes
 	requests   int64
-	apps       int64 // that have come
+	apps       int64 // that have arrived
 	repeat     int64 // share of repeated requests, in repeatSteps
 
-	alive    []int64 // items that stand, per app
+	alive    []int64 // items on machines, per app
 	standing []int64 // [dimension] their volume, itemBits+shareBits
 
 	forecast []float64 // [dimension] Σ m_a·share_a, in machines
@@ -99,7 +99,7 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 	}
 	d.fleet = d.fleet && inst.Fleet == binpack.Open && know != binpack.K0 &&
 		(!know.Forecast() || anyGiven(s.Known.Expected)) &&
-		(!know.Clock() || !anyGiven(s.Known.Lifetime)) // the clock does not say what stays
+		(!know.Clock() || !anyGiven(s.Known.Lifetime)) // the clock does not determine which items stay
 	for _, k := range s.Kinds() {
 		for i, c := range k.Capacity {
 			d.reference[i] = max(d.reference[i], float64(c))
@@ -111,7 +111,7 @@ func newDemand(s *binpack.State, know binpack.Knowledge, params map[string]float
 			d.setShare(int32(a), i)
 		}
 	}
-	if !d.fleet { // nobody asks for sums by dimension
+	if !d.fleet { // the sums by dimension are not needed
 		d.coming, d.arrived, d.standing, d.target, d.final = nil, nil, nil, nil, nil
 	}
 	d.each = capOfEach(n)
@@ -194,11 +194,11 @@ func (d *demand) reload() {
 }
 
 // stale reports whether following the state app by app is not enough: the first
-// departure changes what counts for every app.
+// departure changes the counted items of every app.
 func (d *demand) stale() bool { return d.departed != (d.s.Left() > 0) }
 
-// arrive follows the requests that came since the last call, of these apps. It reports
-// whether the R_b of every app may have changed, not only theirs.
+// arrive follows the requests that arrived since the last call, of these apps. It
+// reports whether the R_b of every app may have changed, not only theirs.
 func (d *demand) arrive(apps []int32) (everything bool) {
 	for _, a := range apps {
 		d.count(a)
@@ -219,7 +219,7 @@ func (d *demand) arrive(apps []int32) (everything bool) {
 	return false
 }
 
-// count adds what came of an app.
+// count adds the new arrivals of an app.
 func (d *demand) count(a int32) {
 	if d.seen[a] == 0 {
 		d.apps++
@@ -242,8 +242,8 @@ func (d *demand) coarse(a int32) int64 {
 	return max(1, d.dominant[a]>>(shareBits-itemBits))
 }
 
-// repeatStep measures how often apps come again. It is 0 if every request so far
-// was the first of its app; an app that has come then counts as complete.
+// repeatStep measures how often apps arrive again. It is 0 if every request so far
+// was the first of its app; an app that has arrived then counts as complete.
 func (d *demand) repeatStep() int64 {
 	if d.requests == 0 {
 		return 0
@@ -278,8 +278,8 @@ func (d *demand) setRemaining(a int32) {
 	d.remaining[a] = r
 }
 
-// restOf returns what the forecast, or the known total, still leaves to come. Where
-// items depart, the number that live at the same time counts.
+// restOf returns the remainder of the forecast, or of the known total, that has yet
+// to arrive. Where items depart, the number alive at the same time counts.
 func (d *demand) restOf(a int32) int64 {
 	have := d.seen[a]
 	if d.departed {
@@ -299,7 +299,7 @@ func (d *demand) restOf(a int32) int64 {
 	return rest
 }
 
-// expected is the capped forecast of an app, negative if there is none.
+// expected is the capped forecast of an app, negative without one.
 func (d *demand) expected(a int32) float64 {
 	if d.s.Known.Expected == nil {
 		return -1
@@ -322,7 +322,7 @@ func (d *demand) plan() {
 		return
 	}
 	paced := d.paced()
-	if (paced || d.know.Clock()) && d.s.Left() > 0 { // what came is not what stays
+	if (paced || d.know.Clock()) && d.s.Left() > 0 { // arrived items do not all stay
 		clear(d.target)
 		clear(d.final)
 		return
@@ -368,8 +368,8 @@ func (d *demand) plan() {
 	}
 }
 
-// paced reports whether the elapsed share is estimated. Where apps come whole, each that has
-// come is complete: that says more.
+// paced reports whether the elapsed share is estimated. Where apps arrive whole, each that
+// has arrived is complete, which is more informative.
 func (d *demand) paced() bool { return d.volume != nil && d.know == binpack.K1 && d.repeat > 0 }
 
 func (d *demand) living(dimension int) float64 { return machinesOf(d.standing[dimension]) }
@@ -377,7 +377,7 @@ func (d *demand) living(dimension int) float64 { return machinesOf(d.standing[di
 func machinesOf(v int64) float64 { return float64(v) / (1 << (itemBits + shareBits)) }
 
 // open reports whether an empty machine is a candidate like any other, and returns
-// how many reference machines are still to be opened in the end.
+// the number of reference machines that remain to be opened.
 func (d *demand) open() (more bool, left int64) {
 	for i := range d.target {
 		have := 0.0

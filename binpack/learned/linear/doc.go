@@ -1,4 +1,4 @@
-// Package linear is the model linear: an item goes to the machine with the highest
-// Σ weight · feature. What the features need to know of the demand to come it
-// estimates from forecast, clock and arrivals.
+// Package linear is the model linear: an item is placed on the machine with the
+// highest Σ weight · feature. It estimates the future demand for the features from
+// forecast, clock and arrivals.
 package linear

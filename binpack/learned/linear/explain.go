@@ -27,7 +27,7 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 		if weight == 0 {
 			continue
 		}
-		// An empty machine has its penalty instead of what depends on amounts.
+		// An empty machine has its penalty instead of the features of amounts.
 		amounts := f <= fEmpty || f == fSingl || f == fSize || f == fPrice
 		add(features[f].Name, weight, value[f], !heldBack || !amounts)
 	}
@@ -102,7 +102,7 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 }
 
 // closes counts the apps to which one more item of a newly closes m, and adds up
-// their demand to come, in machines.
+// their future demand, in machines.
 func (l *Scorer) closes(a, m int32) (apps, demand float64) {
 	blocked := l.s.BlockedApps(m)
 	count := func(b int32) {

@@ -51,8 +51,8 @@ func (l *Scorer) planFleet() {
 	}
 }
 
-// arrived finds the apps of the requests that came since the last call, mostly one. A
-// scorer that shares the pods with another, as of a canary, misses some.
+// arrived finds the apps of the requests that arrived since the last call, mostly
+// one. A scorer that shares the pods with another, as of a canary, misses some.
 func (l *Scorer) arrived(one bool) (everything bool) {
 	l.came = l.came[:0]
 	if one {
@@ -216,8 +216,8 @@ func (l *Scorer) touchRoom(m int32, free []int64, blocked []uint64) {
 	}
 }
 
-// losePlace counts one place less for an app. That gives it no pressure where no more
-// than a few items are to come, or fewer than all places.
+// losePlace counts one place less for an app. That gives it no pressure where only a
+// few items are expected, or fewer than all places.
 func (l *Scorer) losePlace(a int32) {
 	l.places[a]--
 	if l.pressure[a] != 0 || l.d.remaining[a] >= minRemaining<<itemBits {

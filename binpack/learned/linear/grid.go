@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// steps is the number of steps of the shares that a grid tells apart.
+	// steps is the number of steps of the shares that a grid distinguishes.
 	steps = 48
-	// maxClasses is the number of kinds that a grid tells apart.
+	// maxClasses is the number of kinds that a grid distinguishes.
 	maxClasses = 8
 	// span is the number of neighbouring dimensions that a grid takes together where
 	// there are many: those of a curve differ little.
@@ -22,9 +22,9 @@ const (
 	unused  = -2
 )
 
-// A grid finds the machines that may win where there are more demands than columns
-// can be kept for. It sorts machines into cells by class and by used ÷ capacity in two
-// dimensions, those that tell most about how full an item makes a machine. From that
+// A grid finds the machines that may win where there are more demands than columns can
+// be kept for. It sorts machines into cells by class and by used ÷ capacity in two
+// dimensions, those that best predict how full an item makes a machine. From that
 // follows how full a machine becomes at least and at most, and so the most that its
 // score can be. Cells are scored from the most promising down, until no other machine
 // can reach the best.
@@ -43,7 +43,7 @@ type grid struct {
 	pivot    [][2]float64 // [machine] used ÷ capacity of the pivots
 	occupied []int32      // cells with machines
 	// unused has for each kind of a fixed fleet the machines that never held an item:
-	// they are all alike, so that the first stands for the others.
+	// they are all alike, so that the first represents the others.
 	unused [][]int32
 	first  []int // [kind] index in unused; those before are in use
 	fewest int32 // apps that a machine in a cell allowed
@@ -66,20 +66,20 @@ type cellLimit struct {
 	limit float64
 }
 
-// A bid is what an item needs of a class of machines, as shares.
+// A bid is the need of an item on a class of machines, as shares.
 type bid struct {
 	least, most           float64 // the largest over dimensions
 	pivotLeast, pivotMost [2]float64
 	spans                 []spanBid
-	mean                  float64 // what it adds to the mean, where there are spans
-	lacks                 bool    // it needs what no machine of the class has
+	mean                  float64 // its addition to the mean, where there are spans
+	lacks                 bool    // it needs a dimension that no machine of the class has
 }
 
-// A spanBid is what an item needs of a span: the least, and the most by the largest and by
-// the smallest capacity of the class.
+// A spanBid is the need of an item in a span: the least, and the most by the largest and
+// by the smallest capacity of the class.
 type spanBid struct{ least, most, mostHigh float64 }
 
-// makeGrid makes the grid of all machines that the caches know.
+// makeGrid makes the grid of all machines in the caches.
 func (l *Scorer) makeGrid() {
 	l.grid = nil
 	if l.columns != nil || l.standing || !l.boundsHold() {
@@ -215,7 +215,7 @@ func (g *grid) drop(m int32) {
 	}
 }
 
-// setBid computes what a demand needs of a class.
+// setBid computes the bid of a demand for a class.
 func (g *grid) setBid(need []int64, class int) {
 	low, high, b := g.low[class], g.high[class], &g.bids[class]
 	b.least, b.most = share(need, low), share(need, high)
@@ -288,8 +288,8 @@ func (g *grid) bySpans(b *bid, m int32, from, to float64) (narrowFrom, narrowTo 
 	return from, min(to, most)
 }
 
-// becomes is how full a machine becomes at least and at most, whose largest share and shares
-// of the pivots are in ranges.
+// becomes bounds the largest share after the placement on a machine whose largest share
+// and shares of the pivots are in ranges.
 func (b *bid) becomes(least, most float64, low, high [2]float64, exact bool) (from, to float64) {
 	p, q := low[0]+b.pivotLeast[0], low[1]+b.pivotLeast[1]
 	from = max(least, b.least, p, q)

@@ -9,8 +9,8 @@ import (
 // Grows is the mark of [binpack.Grower].
 func (l *Scorer) Grows() {}
 
-// growApps follows the apps and rules that were added to the state. Where one changes what
-// the others score, as with the first limit, everything is made again.
+// growApps follows the apps and rules that were added to the state. Where one changes the
+// scores of the others, as with the first limit, everything is made again.
 func (l *Scorer) growApps() {
 	apps := l.s.Instance().Apps
 	if len(apps) == len(l.profileOf) && l.grown == len(l.s.Regrouped()) {
@@ -32,7 +32,7 @@ func (l *Scorer) growApps() {
 	l.grown = len(l.s.Regrouped())
 }
 
-// growApp adds an app to the caches, as one that nothing has come of.
+// growApp adds an app to the caches, as one without arrivals.
 func (l *Scorer) growApp(a int32) bool {
 	if !l.d.grow(a) {
 		return false
@@ -129,7 +129,7 @@ func (l *Scorer) shapeFor(a int32) (shape int32, ok bool) {
 				}
 			}
 		}
-		for i := range l.columns { // they do not know what fits the shape
+		for i := range l.columns { // they ignore which items fit the shape
 			l.columns[i].seq = 0
 		}
 		return l.profileOf[a], true
@@ -157,8 +157,8 @@ func (l *Scorer) widenRoom(words int) {
 	l.room, l.words = room, words
 }
 
-// grow adds an app that nothing has come of. It reports false where that changes what is
-// expected of others: a clock's estimate, and a forecast at the cap.
+// grow adds an app without arrivals. It reports false where that changes the expectation
+// of others: a clock's estimate, and a forecast at the cap.
 func (d *demand) grow(a int32) bool {
 	d.each = capOfEach(int(a) + 1)
 	given := d.know == binpack.K1 && d.s.Known.Expected != nil && d.s.Known.Expected[a] >= 0

@@ -12,9 +12,9 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
-// A Policy places an item on the candidate with the highest Σ weight·feature.
-// Its parameters say how much demand is still to come and how many machines to
-// open for it. It does not learn online: it adapts to what it reads in the state.
+// A Policy places an item on the candidate with the highest Σ weight·feature. Its
+// parameters set how much demand is expected and how many machines to open for it.
+// It does not learn online: it adapts to the state.
 type Policy struct {
 	know       binpack.Knowledge
 	weights    [featureCount]float64
@@ -26,7 +26,7 @@ type Policy struct {
 }
 
 // EmptyLast returns the policy that keeps empty machines of a fixed fleet back, too, where those
-// in use have room to spare, until none of them takes the item.
+// in use have room to spare, until no machine in use takes the item.
 func (p *Policy) EmptyLast() binpack.Policy {
 	last := *p
 	last.emptyLast = true
@@ -75,7 +75,7 @@ func (p *Policy) Scorer(s *binpack.State) binpack.Scorer { return NewScorer(p, s
 const (
 	// smallShare is the free share below which a rest counts as a fragment.
 	smallShare = 1.0 / 12
-	// maxShapes bounds the number of demand vectors that slot tells apart.
+	// maxShapes bounds the number of demand vectors that slot distinguishes.
 	maxShapes = 63
 	// pressure fixed point.
 	pressureBits = 20
@@ -89,14 +89,14 @@ const (
 // A Scorer caches the part of the score that depends on amounts alone for each
 // profile (a demand vector) and machine, and the pressure of the apps that could
 // still use a place for each shape and machine. Both caches follow the state's
-// journal: a placement costs only what it changed, a candidate a few additions.
+// journal: a placement costs only its changes, a candidate a few additions.
 type Scorer struct {
 	p *Policy
 	s *binpack.State
 	d *demand
 
 	weights  [featureCount]float64
-	utilDims []float64   // weight of util:<dimension>, nil = none
+	utilDims []float64   // weight of util:<dimension>, nil = no weights
 	inverse  [][]float64 // [kind][dimension] 1 ÷ capacity
 
 	profileOf []int32   // [app]
@@ -117,7 +117,7 @@ type Scorer struct {
 	position   []int32 // [machine] index among the candidates of this call
 	stride     int
 
-	grown     int       // groups of State.Regrouped that near and far know
+	grown     int       // groups of State.Regrouped that near and far include
 	near      [][]int32 // [app] apps that one more of it closes at once
 	far       [][]far   // [app] apps that it closes under conditions
 	maxDegree float64
@@ -131,7 +131,7 @@ type Scorer struct {
 	largest  int64         // where they end
 	members  [][]uint64    // [shape] bitset of apps with a limit
 	room     []uint64      // [machine*words + w] those of them that are allowed and fit, machines in use
-	words    int           // of a row of room; some may be for apps to come
+	words    int           // of a row of room; some may be for later apps
 	places   []int32       // [app] machines in use with room for it; 0 without a limit
 	pressure []int64       // [app] p_b, pressureBits
 	strong   []int32       // apps with pressure, in no order
@@ -251,7 +251,7 @@ func (l *Scorer) compileEffects() {
 	l.grown = len(l.s.Regrouped())
 }
 
-// compileGroup finds what the apps of a group close: all the same.
+// compileGroup finds the apps that the apps of a group close: the same for all of them.
 func (l *Scorer) compileGroup(group int32) {
 	var near []int32
 	var farther []far
@@ -329,12 +329,13 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	l.addClosing(a, open, candidates, out)
 }
 
-// spareShare is how much more than what lives the machines in use of a fixed fleet offer before
-// an empty one is kept back. On fleets of 1.5 times the volume bound it takes as many machines as
-// Best-Fit (seeds 600000 to 600005, 2 orders); with 1.18 it takes 2 % more, with 1.21 5 %.
+// spareShare is the ratio of the capacity of a fixed fleet's machines in use to the living items
+// above which an empty machine is kept back. On fleets of 1.5 times the volume bound it takes as
+// many machines as Best-Fit (seeds 600000 to 600005, 2 orders); with 1.18 it takes 2 % more, with
+// 1.21 5 %.
 const spareShare = 1.15
 
-// spare reports whether the machines in use have enough room beyond what stands on them.
+// spare reports whether the machines in use have enough room beyond their items.
 func (l *Scorer) spare() bool {
 	for d := range l.d.standing {
 		held := 0.0
@@ -348,9 +349,9 @@ func (l *Scorer) spare() bool {
 	return true
 }
 
-// keepBack reports whether empty machines wait until no other machine takes the
-// item: in an open fleet, when the target is reached or there is none; in a fixed fleet
-// when the policy says so.
+// keepBack reports whether empty machines wait until no other machine takes the item:
+// in an open fleet, when the target is reached or absent; in a fixed fleet when the
+// policy sets it.
 func (l *Scorer) keepBack() bool {
 	if l.s.Instance().Fleet == binpack.Fixed {
 		return l.p.emptyLast && l.spare()

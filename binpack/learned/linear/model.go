@@ -28,9 +28,9 @@ func learns(k binpack.Knowledge, fixed bool) []string {
 	}
 }
 
-// features is the table of features. "After" means after the placement; app a
-// is the item's, b runs over the others; R_b is the demand still to come of b
-// in items, c_b its dominant share of a machine, R = Σ R_b·c_b.
+// features is the table of features. "After" means after the placement; app a is
+// the item's, b runs over the others; R_b is the future demand of b in items, c_b
+// its dominant share of a machine, R = Σ R_b·c_b.
 var features = []learned.Feature{
 	{
 		Name: "util", Meaning: "how full the machine becomes", PerDimension: true,

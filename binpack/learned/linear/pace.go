@@ -3,10 +3,10 @@ package linear
 import "math"
 
 const (
-	// scatterGuess and scatterError are what is known of c² before anything has come.
+	// scatterGuess and scatterError are the prior of c² before any arrival.
 	scatterGuess, scatterError = .06, .5
-	// scatterDoubt is how much of c² the error of the share grows by: the counts of apps that
-	// are far from their forecasts are no guide to what is left.
+	// scatterDoubt is the part of c² that is added to the error of the share: the counts of
+	// apps that are far from their forecasts are no guide to the remainder.
 	scatterDoubt = .5
 	// leastSpread keeps the weight of a class finite when every app is complete.
 	leastSpread = .02
@@ -15,20 +15,21 @@ const (
 
 // pace estimates the elapsed share t of a period that no clock shows. In a random order of
 // arrival n_a scatters around its share of the app's count N_a less and less, as in any sample
-// without replacement. With N_a = G·m_a, of which r = Σ n_a ÷ Σ m_a = t·G has come:
+// without replacement. With N_a = G·m_a, of which r = Σ n_a ÷ Σ m_a = t·G has arrived:
 //
 //	E (n_a − r·m_a)² = (1−t)·r·b·m_a + c²·(r·m_a)²
 //
-// b = Σ B² ÷ Σ B is the request that an item comes in and c² the scatter of N_a around G·m_a. In
-// units of the first term without its factor, r·b·m_a, this is a straight line per class:
+// b = Σ B² ÷ Σ B is the size of the request that an item arrives in and c² the scatter of N_a
+// around G·m_a. In units of the first term without its factor, r·b·m_a, this is a straight line
+// per class:
 //
 //	y = Σ (n_a − r·m_a)² ÷ (r·b·Σ m_a) = (1−t) + c²·x,  x = r·Σ m_a² ÷ (b·Σ m_a)
 //
-// It is fitted by weighted least squares, where the variance of y over A apps with
-// f = (1−t) + c²·x is f²·(2 + b·A ÷ (f·r·Σ m_a)) ÷ A. The result is weighed
-// against r, the share if the forecast is right in all: its standard error is ρ·r.
-// Arrivals that are less even than a random order gives speak for t = 0 and a large c², so
-// that r counts alone. relative is the standard error of t as a share of it.
+// It is fitted by weighted least squares, where the variance of y over A apps with f =
+// (1−t) + c²·x is f²·(2 + b·A ÷ (f·r·Σ m_a)) ÷ A. The result is weighed against r, the
+// share if the forecast is right in all: its standard error is ρ·r. Arrivals that are less
+// even than a random order gives favour t = 0 and a large c², so that r counts alone.
+// relative is the standard error of t as a share of it.
 func (v *volume) pace() (t, relative float64) {
 	items, itemSquares, mass := 0.0, 0.0, 0.0
 	for k := 1; k < volumeClasses; k++ {

@@ -8,8 +8,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A pair is a [binpack.Pair] seen from one of its apps. An app sends to a group: what it sends to
-// several apps of one is the same, as a cluster knows of them one after the other.
+// A pair is a [binpack.Pair] seen from one of its apps. An app sends to a group: it sends the
+// same to several apps of one, as a cluster learns of them one after the other.
 type pair struct {
 	app      int32   // where incoming: that sends
 	group    int32   // of the other end
@@ -66,7 +66,7 @@ func (l *Scorer) alive(group int32) float64 {
 	return float64(n)
 }
 
-// weight is the traffic of one more item of an app by a pair, in bits a second: none where
+// weight is the traffic of one more item of an app by a pair, in bits a second; 0 where
 // nothing lives at the other end.
 func (l *Scorer) weight(a int32, p pair) float64 {
 	there := l.alive(p.group)

@@ -9,13 +9,13 @@ import (
 // none is the score of a machine without room.
 var none = math.Inf(-1)
 
-// A tender is what the search for the best machine knows of the item.
+// A tender is an item as the search for the best machine sees it.
 type tender struct {
 	app, group        int32
 	need              []int64
 	singl, open, slot float64 // weights, as far as they are the item's
 	shapes            uint64  // that apps with pressure have
-	util, upper, rise float64 // weights: of the largest share; of what it limits and what raises a score; of rise
+	util, upper, rise float64 // weights: of the largest share; of features that it bounds, if positive; of rise
 	frag, full        float64
 	spared            float64 // the most for an empty machine
 	recent            float64
@@ -25,7 +25,7 @@ type tender struct {
 	nearMost, farMost float64 // the most that they can raise a score
 	beyond            float64 // the most for recent and far
 	allowed           float64 // the most for open
-	bySpans           bool    // spans tell how full a machine becomes, and the kind of a machine is its class
+	bySpans           bool    // spans show how full a machine becomes, and the kind of a machine is its class
 	size              float64 // of all of these together
 
 	found       []int32
@@ -70,16 +70,16 @@ func (l *Scorer) newTender(a int32) tender {
 	return t
 }
 
-// closes is what it adds that the item closes a machine to an app.
+// closes is the score for closing a machine to an app by the item.
 func (t *tender) closes(l *Scorer, b int32) float64 {
 	return t.fixed + float64(t.closing*float64(l.d.remaining[b]*l.d.dominant[b]))
 }
 
-// openOf is what a number of apps that are allowed adds.
+// openOf is the score for a number of allowed apps.
 func (t *tender) openOf(allowed int32) float64 { return t.open * float64(allowed-1) }
 
 // limit is the most that the score can be without open where the largest used ÷ capacity
-// after the placement is between two values. rise is how much it can rise.
+// after the placement is between two values. rise is its largest increase.
 func (t *tender) limit(least, most, rise float64) float64 {
 	const edge = 1 - smallShare
 	least, most = least-tiny, min(most, 1)+tiny
@@ -103,7 +103,7 @@ func (t *tender) between(least, most float64) float64 {
 	return t.util*least + t.upper*most
 }
 
-// notClosed is what a machine's score is higher for what is closed there already.
+// notClosed is the score bonus of a machine for apps to which it is closed already.
 func (l *Scorer) notClosed(t *tender, m int32) float64 {
 	sum := 0.0
 	for _, b := range t.near {
@@ -142,7 +142,7 @@ func (l *Scorer) shortlist(a int32, buf []int32) []int32 {
 // mayWin reports whether a score of at most v is not certainly below the best.
 func (t *tender) mayWin(v float64) bool { return v >= t.best-t.slack }
 
-// try scores a machine, with what the score is higher for what is closed there.
+// try scores a machine, with the bonus for the apps to which it is closed.
 func (l *Scorer) try(t *tender, m int32, closed float64) {
 	v := l.tenderScore(t, m, t.best-t.slack-closed) + closed
 	if v == none || !t.mayWin(v) {
@@ -170,7 +170,7 @@ func (l *Scorer) searchUnused(t *tender) {
 	}
 }
 
-// boundCells finds the cells whose machines may win, and by how much at most.
+// boundCells finds the cells whose machines may win, and their highest scores.
 func (l *Scorer) boundCells(t *tender) {
 	g := l.grid
 	g.limits = g.limits[:0]
@@ -235,14 +235,14 @@ func (l *Scorer) searchClosed(t *tender) {
 	}
 }
 
-// most is the most that the score of a machine can be without what is closed there,
-// exactly enough to tell whether that with closed more may win;
-// minus infinity where the item does not fit.
+// most is the most that the score of a machine can be without the bonus for closed
+// apps, exactly enough to decide whether it may win with closed added; minus
+// infinity where the item does not fit.
 func (l *Scorer) most(t *tender, m int32, closed float64) float64 {
 	g := l.grid
 	b := &g.bids[g.classOf[l.s.KindOf(m)]]
 	from, to := b.becomes(l.highest[m], l.highest[m], g.pivot[m], g.pivot[m], g.exact)
-	if !g.exact { // pivots say less of a machine than the dimension that is tightest there
+	if !g.exact { // the dimension that is tightest on a machine bounds it better than the pivots
 		d := l.tightest[m]
 		from = max(from, l.highest[m]+float64(t.need[d])*g.low[g.classOf[l.s.KindOf(m)]][d])
 	}
@@ -285,8 +285,8 @@ func (g *grid) findClosed(l *Scorer, t *tender) {
 	}
 }
 
-// tenderScore is the score of a machine without what the item closes in most machines; minus
-// infinity where the item does not fit or the score is below least.
+// tenderScore is the score of a machine without the terms of the apps that the item closes on most
+// machines; minus infinity where the item does not fit or the score is below least.
 func (l *Scorer) tenderScore(t *tender, m int32, least float64) float64 {
 	base, top, ok := l.tenderAmounts(t, m)
 	if !ok {

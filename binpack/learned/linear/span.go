@@ -74,7 +74,7 @@ func spanLeft(left float64, need, row []int64, inverse []float64, i int) (least 
 	return left, true
 }
 
-// lessSlot takes what slot costs from a score; some of it where the score falls below least.
+// lessSlot subtracts the cost of slot from a score; only part of it where the score falls below least.
 func (l *Scorer) lessSlot(t *tender, m int32, v, least float64) float64 {
 	sum := int64(0)
 	for among := t.shapes & l.fits[m]; among != 0; among &= among - 1 {

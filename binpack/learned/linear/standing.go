@@ -5,8 +5,8 @@ import "math"
 // ageScale is the number of placements for each machine in use after which age is ½.
 const ageScale = 10
 
-// addStanding adds what depends on the items that stand on a machine: age, crowd, own,
-// size, price and partners. Empty machines that are kept back are all alike.
+// addStanding adds the features of the items on a machine: age, crowd, own, size,
+// price and partners. Empty machines that are kept back are all alike.
 func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []float64) {
 	wAge, wCrowd, wOwn, wSize := l.weights[fAge], l.weights[fCrowd], l.weights[fOwn], l.weights[fSize]
 	l.compare()

@@ -3,29 +3,29 @@ package linear
 import "math"
 
 const (
-	priorSD = .25 // ρ unless the policy says how exact the forecast's total is
+	priorSD = .25 // ρ unless the policy states the accuracy of the forecast's total
 	appCV   = .25 // least coefficient of variation of an app's count around its forecast
 	maxCV   = 2.  // and the largest
 	classCV = .05 // of a class of apps
-	// chanceShare of what chance explains is subtracted from the scatter: too little
-	// trust in a forecast costs less than too much.
+	// chanceShare of the scatter explained by chance is subtracted from it: too
+	// little trust in a forecast costs less than too much.
 	chanceShare = .5
 	// pseudoItems is the number of items of the whole mix with which a class begins
-	// its estimate of what a request brings.
+	// its estimate of the size of a request.
 	pseudoItems = 3
-	// minElapsed keeps the estimate "what came ÷ the elapsed share" finite.
+	// minElapsed keeps the estimate arrivals ÷ elapsed share finite.
 	minElapsed    = .02
 	volumeClasses = 17
 )
 
-// volume estimates the whole volume from the forecast, what has come and the
-// elapsed share t of the period. Apps are taken together by the size of their
-// forecast, in powers of two: what a single app brought says little about the
-// requests still to come, and apps that come in bursts are large.
+// volume estimates the whole volume from the forecast, the arrivals and the elapsed
+// share t of the period. Apps are taken together by the size of their forecast, in
+// powers of two: the arrivals of a single app predict future requests poorly, and
+// apps that arrive in bursts are large.
 // For a class k with forecast F_k (all in dominant shares of a machine) of which
-// X_k has come in requests of B items of c,
+// X_k has arrived in requests of B items of c,
 //
-//	u_k = Σ (B·c)² ÷ Σ B·c             what a request brings, seen by an item
+//	u_k = Σ (B·c)² ÷ Σ B·c             size of a request, seen by an item
 //	v_k = c²·Σ (m·c)² + (.05² + β²)·F_k²   variance of the class around G·F_k
 //	w_k = F_k² ÷ (v_k + β²·F_k·(F − F_k) + (1−t)·u_k·F_k/t)
 //	G   = (ρ⁻² + Σ w_k·X_k/(t·F_k)) ÷ (ρ⁻² + Σ w_k)
@@ -91,7 +91,7 @@ func newVolume(d *demand, rho float64) *volume {
 	return v
 }
 
-// reset forgets what has come.
+// reset clears the arrivals.
 func (v *volume) reset() {
 	clear(v.seen)
 	for k := range v.classes {
@@ -102,7 +102,7 @@ func (v *volume) reset() {
 }
 
 // add counts n items of app a. squares is the sum of the squared sizes of the
-// requests in which they came.
+// requests in which they arrived.
 func (v *volume) add(d *demand, a int32, n, squares int64) {
 	k := &v.classes[v.classOf[a]]
 	c := d.coarse(a)
@@ -127,8 +127,8 @@ func (v *volume) add(d *demand, a int32, n, squares int64) {
 //	c² = (Σ (n_a − r·m_a)² − ½·chance) ÷ Σ (r·m_a)², r = Σ n_a ÷ Σ m_a
 //	chance = (1−t)·r·Σ b_k·m_a, b_k = Σ B² ÷ Σ B
 //
-// the scatter around the common ratio, less half of what the random arrival of
-// requests alone explains.
+// the scatter around the common ratio, less half of the part explained by the
+// random arrival of requests alone.
 func (v *volume) scatter(t float64) float64 {
 	items, itemSquares, mass := 0.0, 0.0, 0.0
 	squares, cross := int64(0), int64(0)
@@ -156,8 +156,8 @@ func (v *volume) scatter(t float64) float64 {
 	return min(maxCV*maxCV, max(appCV*appCV, (around-chanceShare*chance)/own))
 }
 
-// estimate gives V per dimension, in reference machines, and its relative
-// standard deviation. What has come of apps without a forecast is divided by elapsed.
+// estimate gives V per dimension, in reference machines, and its relative standard
+// deviation. Arrivals of apps without a forecast are divided by elapsed.
 func (v *volume) estimate(t, elapsed float64, out []float64) (sd float64) {
 	came, cameSquares, share, mass, square := 0.0, 0.0, 0.0, 0.0, 0.0
 	for k := range v.classes {
@@ -226,7 +226,7 @@ func (v *volume) estimate(t, elapsed float64, out []float64) (sd float64) {
 	spread += (1 - t) * float64(c.cameSquares) / elapsed / elapsed
 	sd = math.Sqrt(spread+float64(lever*lever*own/(1+own*weights))) / whole
 	if exact := v.rho * v.rho; exact < scattered {
-		// The total is known better than factor and scatter tell.
+		// The total is known better than from factor and scatter.
 		sdTotal := math.Sqrt(exact * scattered / (scattered - exact))
 		for i := range out {
 			total := 0.0

@@ -105,8 +105,9 @@ func (l *scorer) findClean(m int32, row []uint64) bool {
 	return true
 }
 
-// findBeside fills row for a machine that holds what no planned machine holds: with
-// the planned machines of which most has come, less what has lost its room.
+// findBeside fills row for a machine whose items no planned machine holds: with the
+// planned machines of which most has arrived, less the amounts that have lost their
+// room.
 func (l *scorer) findBeside(m int32, row []uint64) {
 	clear(row)
 	k := l.s.KindOf(m)
@@ -154,7 +155,7 @@ func (l *scorer) take(m, i int32) {
 // assign gives machines in use their planned machines: first those that hold only
 // reserved items, in order of position, then the others. It starts where something
 // changed, or from the beginning if machines moved out of each other's way or hold
-// what was not planned.
+// items that were not planned.
 func (l *scorer) assign() {
 	if l.first == len(l.used) {
 		l.countLeft()

@@ -5,7 +5,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned"
 )
 
-// Model follows a packing of everything that is known to come.
+// Model follows a packing of all items that are known to arrive.
 var Model = learned.Model{
 	Name:       "plan",
 	Knowledge:  []binpack.Knowledge{binpack.K2},

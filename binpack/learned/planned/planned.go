@@ -21,14 +21,14 @@ const (
 	defaultReserve = 10
 )
 
-// A Policy follows a packing of everything, computed beforehand from the true
-// number of items per app: an item goes where the plan has a place for it. With
-// a complete plan the number of machines is the plan's in every order of
-// arrival. An item that is not in the plan goes where it breaks no reservation, if
+// A Policy follows a packing of everything, computed beforehand from the true number
+// of items per app: an item is placed where the plan has a place for it. With a
+// complete plan the number of machines is the plan's in every order of arrival. An
+// item that is not in the plan is placed where it breaks no reservation, if
 // necessary to a machine of its own; Best Fit decides among equals. The plan is made
-// on the first call of a scorer, around what stands then, and again when the totals
-// change. Best Fit decides alone when totals are not known, when items take shares
-// of devices, and once items leave.
+// on the first call of a scorer, around the items placed by then, and again when the
+// totals change. Best Fit decides alone when totals are unknown, when items take
+// shares of devices, and once items leave.
 //
 // Its parameters are steps, slack and reserve.
 type Policy struct {
@@ -40,8 +40,8 @@ type Policy struct {
 	keys  []factsKey // oldest first
 }
 
-// factsKey is a digest of all that a plan depends on: instance, items to come, and
-// what stands. Equal facts share a plan across replays.
+// factsKey is a digest of all inputs of a plan: instance, future items and placed
+// ones. Equal facts share a plan across replays.
 type factsKey [sha256.Size]byte
 
 // entry is computed once, on first use.
@@ -67,8 +67,8 @@ func (p *Policy) Knowledge() binpack.Knowledge { return binpack.K2 }
 // Scorer implements [binpack.Policy].
 func (p *Policy) Scorer(s *binpack.State) binpack.Scorer { return newScorer(p, s) }
 
-// planFor returns the plan of what stands in a state and of what is still to come.
-// Scorers on equal states get the same plan. It is nil if there can be none.
+// planFor returns the plan of the placed and the future items of a state. Scorers
+// on equal states get the same plan. It is nil if there can be no plan.
 func (p *Policy) planFor(s *binpack.State) *lookup {
 	inst := s.Instance()
 	items := make([]int64, len(inst.Apps))
@@ -211,7 +211,7 @@ type lookup struct {
 	has      [][][]uint64 // [app][n−1]: the planned machines with at least n of it
 }
 
-// A reservation is what one planned machine holds in the end.
+// A reservation is the final content of one planned machine.
 type reservation struct {
 	kind  int32
 	items []binpack.Entry

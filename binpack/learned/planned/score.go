@@ -8,22 +8,22 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
-// Ranks of a placement by what it does to the plan. Best Fit decides within a rank:
+// Ranks of a placement by its effect on the plan. Best Fit decides within a rank:
 // ranks are far enough apart for a share below 1.
 const (
 	rankPlace  = 4.0  // the plan has a place for the item there
-	rankOpen   = 3.0  // the plan has one on a machine still to be opened
+	rankOpen   = 3.0  // the plan has one on a machine not yet opened
 	rankBeside = 2.0  // every reservation of the machine keeps its room
 	rankSpare  = 1.0  // opens a machine that the plan does not need
 	rankBreak  = -1.0 // less the price of the reservations that lose their room
 )
 
 // scorer assigns a planned machine to every machine in use. The assignment depends
-// only on what stands where: in order of position each machine takes the first
-// planned machine of its kind that holds all that it holds (and more); a machine
-// that is in the way gives up its own for another. As long as every item stands
-// where the plan had a place for it, all machines find one, since the one that was
-// meant is one; so every later item has a place too.
+// only on the items of each machine: in order of position each machine takes the
+// first planned machine of its kind that holds all its items (and more); a machine
+// that is in the way exchanges its own for another. As long as every item is where
+// the plan had a place for it, all machines find one, since the intended one is
+// such a machine; so every later item has a place too.
 type scorer struct {
 	p        *Policy
 	s        *binpack.State
@@ -31,7 +31,7 @@ type scorer struct {
 	capacity [][]float64 // see [rule.Divisors]
 
 	bestFit    binpack.Scorer
-	plan       *lookup // nil = none, and Best Fit decides
+	plan       *lookup // nil = no plan, and Best Fit decides
 	planned    bool
 	totals     []int64
 	placements uint64
@@ -42,16 +42,16 @@ type scorer struct {
 	first  int      // index in used from which the assignment has to be made again
 	shaken bool     // the last assignment moved machines out of each other's way
 	fits   []uint64 // [machine*words + w] planned machines it may be
-	clean  []bool   // [machine] what stands there is part of some reservation
+	clean  []bool   // [machine] its items are part of some reservation
 
-	of    []int32  // [machine] planned machine, -1 = none
-	owner []int32  // [planned machine] machine, -1 = none
+	of    []int32  // [machine] planned machine, -1 = not assigned
+	owner []int32  // [planned machine] machine, -1 = not assigned
 	open  []uint64 // planned machines without a machine
 	seen  []uint64 // scratch of augment
 	left  []int64  // [kind] machines that may be opened beyond the plan
 
-	// What the reservations of a machine leave free, in order of machine; valid
-	// for a version and a planned machine.
+	// The amounts that the reservations of a machine leave free, in order of
+	// machine; valid for a version and a planned machine.
 	spare     []int64
 	spareOf   []int32
 	spareAt   []uint32
@@ -209,8 +209,8 @@ func (l *scorer) closes(m, other, own int32) bool {
 	return false
 }
 
-// spareRoom returns what is free on machine m, per dimension, once all that planned
-// machine i reserves there has come.
+// spareRoom returns the free amounts of machine m, per dimension, once all items
+// that planned machine i reserves there have arrived.
 func (l *scorer) spareRoom(m, i int32) []int64 {
 	dims := len(l.capacity)
 	spare := l.spare[int(m)*dims : (int(m)+1)*dims]
@@ -290,8 +290,8 @@ func (l *scorer) reload() {
 	l.assign()
 }
 
-// Explain implements [binpack.Explainer]: what the placement does to the plan (see
-// the ranks), and how full the machine gets. Where there is no plan, the terms are
+// Explain implements [binpack.Explainer]: the effect of the placement on the plan
+// (see the ranks), and how full the machine gets. Without a plan, the terms are
 // those of Best Fit.
 func (l *scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 	score := []float64{0}

@@ -1,3 +1,3 @@
-// Package shipped is the policy of a table: each row names a policy and what it is for, and the
+// Package shipped is the policy of a table: each row names a policy and its conditions, and the
 // first row that suits the state decides.
 package shipped

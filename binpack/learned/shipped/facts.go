@@ -8,7 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A Fact is what a row asks of a state. Facts are a set of bits.
+// A Fact is a condition of a row on a state. Facts are a set of bits.
 type Fact uint16
 
 // The facts.
@@ -18,14 +18,14 @@ const (
 	Devices                       // a dimension is one of devices
 	OneDimension                  //
 	Plain                         // there are no limits per machine and no rules
-	Forecast                      // something is expected of an app
+	Forecast                      // items are expected of an app
 	Departures                    // items leave
 	Several                       // there are three dimensions or more
 	Wide                          // there are so many dimensions that they are steps of curves
-	Again                         // an app has come in more than one request
-	Batches                       // a request has asked for several items
-	Roomy                         // the fleet is fixed and so loose that a peak still to come fits, too
-	Mixed                         // machines differ in what they cost or hold, by more than a twentieth
+	Again                         // an app has arrived in more than one request
+	Batches                       // a request was for several items
+	Roomy                         // the fleet is fixed and so loose that a later peak fits, too
+	Mixed                         // machines differ in cost or capacity, by more than a twentieth
 	allFacts     = 1<<iota - 1
 )
 
@@ -34,16 +34,16 @@ const (
 	// loose. Online rules need up to a fifth more than the volume (docs/results), and
 	// a fleet that is tight needs every machine.
 	looseLoad = .8
-	// roomyLoad leaves room for the peak of a day beside the declared replicas. On tight fixed
-	// clusters (kubernetes 301 to 440) 356 pods of Best-Fit's 4,807 then find no place, 325 where
-	// no fleet is roomy and 466 with .65.
+	// roomyLoad leaves room for the peak of a day in addition to the declared replicas. On tight
+	// fixed clusters (kubernetes 301 to 440) 356 pods of Best-Fit's 4,807 then find no place, 325
+	// if no fleet counts as roomy and 466 with .65.
 	roomyLoad = .6
 	// leastDepartures and departureBits: one deleted pod, or one roll-out of a small workload,
-	// does not say that items leave; one item in 2⁶ does.
+	// does not prove that items leave; one item in 2⁶ does.
 	leastDepartures = 32
 	departureBits   = 6
 
-	// alike: what the system leaves of machines of one size differs a little.
+	// alike: the amounts that the system leaves on machines of one size differ a little.
 	alike = .05
 
 	severalFrom = 3
@@ -138,8 +138,8 @@ func (f *facts) now() Fact {
 	return facts
 }
 
-// same reports whether two forecasts are one slice: drivers replace it, and new apps, of which
-// nothing is expected, come at its end.
+// same reports whether two forecasts are one slice: drivers replace it, and new apps, without
+// expected items, are appended.
 func same(a, b []float64) bool {
 	return len(a) == 0 && len(b) == 0 || len(a) > 0 && len(b) > 0 && &a[0] == &b[0]
 }
@@ -159,8 +159,8 @@ const (
 	maxShare   = 2 * wholeFleet
 )
 
-// load is, per dimension, what is expected or lives ÷ the capacity of the fleet. Sums are of
-// whole numbers, so that they do not depend on the order of the changes.
+// load is, per dimension, the expected or living items ÷ the capacity of the fleet. Sums are
+// of whole numbers, so that they do not depend on the order of the changes.
 type load struct {
 	s        *binpack.State
 	unit     []float64 // per dimension: wholeFleet ÷ capacity

@@ -38,7 +38,7 @@ func (r *Row) refuses(facts Fact) bool { return facts&r.With != r.With || facts&
 // Rows lists the table. Read only.
 func (p *Policy) Rows() []Row { return p.rows }
 
-// Knowledge implements [binpack.Policy]: what the policies may know together.
+// Knowledge implements [binpack.Policy]: the knowledge that the policies may use together.
 func (p *Policy) Knowledge() binpack.Knowledge { return binpack.K1 }
 
 // Scorer implements [binpack.Policy].

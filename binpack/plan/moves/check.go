@@ -7,7 +7,7 @@ import (
 )
 
 // Check carries out moves with the independent slow checker ([binpack.Checker]). The error names the
-// first step that breaks a constraint, or that moves an item from where it does not stand.
+// first step that breaks a constraint, or that moves an item from a machine that it is not on.
 func Check(inst *binpack.Instance, items []Item, moves []Move) error {
 	c := binpack.NewChecker(inst)
 	where, devices := make([]Position, len(items)), make([][]binpack.Device, len(items))

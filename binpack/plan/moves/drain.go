@@ -7,8 +7,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// open says where items may land: on machines in use and, in a fixed fleet or if empty
-// says so, on others that were not emptied.
+// open sets the machines that items may move to: those in use and, in a fixed fleet or
+// if empty is set, others that were not emptied.
 func (s *search) open(empty bool) {
 	for m := int32(len(s.machines)); int(m) < s.state.Size(); m++ {
 		s.machines, s.usable = append(s.machines, m), append(s.usable, false)
@@ -34,7 +34,7 @@ func (s *search) drain(ctx context.Context, target int) {
 		if m < 0 || failed > s.effort.failures {
 			return
 		}
-		// Another machine may be cheaper than what this attempt takes: it may take what the
+		// Another machine may be cheaper than this attempt: the attempt may cost what the
 		// second promises, and a little more from attempt to attempt.
 		switch round++; {
 		case s.empty(m, next*(1+patience*float64(round))):
@@ -49,8 +49,8 @@ func (s *search) drain(ctx context.Context, target int) {
 	}
 }
 
-// cheapest is the machine that promises the least price of moves, -1 = none, and the price
-// that the second promises.
+// cheapest is the machine that promises the least price of moves, -1 = no machine, and the
+// price that the second promises.
 func (s *search) cheapest() (best int32, next float64) {
 	best, least := int32(-1), math.Inf(1)
 	next = least
@@ -163,5 +163,5 @@ func (s *search) roomWithout(m int32) bool {
 	return true
 }
 
-// left is what of the budget is left.
+// left is the remainder of the budget.
 func (s *search) left() float64 { return s.opt.Budget - s.paid }

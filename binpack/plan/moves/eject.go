@@ -7,7 +7,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A shortage is what a machine lacks of a dimension.
+// A shortage is the amount that a machine lacks of a dimension.
 type shortage struct {
 	dimension int
 	amount    int64
@@ -21,9 +21,9 @@ type ejection struct {
 }
 
 // eject puts an item in the place of the one that costs least, of another app: the penalty of
-// the other, its size beside the item's, its price if it stands where it stood at the
-// beginning, and a little chance. Where no single item makes room, two do; in a quick search,
-// which has few moves to spare, now and then also where two are cheaper.
+// the other, its size relative to the item's, its price if it is on its first machine, and a
+// little chance. Where no single item frees enough, two do; in a quick search, which has few
+// moves to spare, now and then also if two are cheaper.
 func (s *search) eject(i int32) bool {
 	best := ejection{machine: -1, cost: math.Inf(1)}
 	s.hole = math.MaxInt64
@@ -183,13 +183,13 @@ func (s *search) makesRoom(i, m, j, other int32) bool {
 }
 
 // A bar is a limit or a rule that closes a machine to an item: so many items of a group, or
-// so many of the item's own, have to go.
+// so many of the item's own, have to leave.
 type bar struct {
 	group, gone int32
 	own         int32
 }
 
-// listBars lists what closes a machine to an item. Only limits and rules that are broken
+// listBars lists the bars that close a machine to an item. Only limits and rules that are broken
 // count, since items that leave break none.
 func (s *search) listBars(i, m int32) {
 	s.bars, s.barred = s.bars[:0], s.app(i).Group
@@ -218,7 +218,7 @@ func (s *search) listBars(i, m int32) {
 	}
 }
 
-// opened reports whether no bar is left when an item and another (-1 = none) are gone.
+// opened reports whether no bar is left after the removal of an item and another (-1 = no other).
 func (s *search) opened(j, other int32) bool {
 	for _, b := range s.bars {
 		group, own := int32(0), int32(0)

@@ -28,7 +28,7 @@ func Greedy(inst *binpack.Instance, items []Item) (points []Point, err error) {
 		g.usable[m] = len(g.on[m]) > 0
 	}
 	for len(list) > 0 {
-		// Those that took in items come later.
+		// Those that took in items follow later.
 		next := slices.MinFunc(list, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(len(g.on[a]), len(g.on[b])), cmp.Compare(a, b))
 		})

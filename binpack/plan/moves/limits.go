@@ -49,7 +49,7 @@ func (s *search) priceOf(m int32) (price float64, ok bool) {
 	return s.load[m].price, s.load[m].fixed == 0
 }
 
-// count adds sign items like one to what a machine holds.
+// count adds sign items like one to the load of a machine.
 func (s *search) count(i, m int32, sign int32) {
 	it, l := &s.items[i], &s.load[m]
 	l.price += float64(sign) * it.Price

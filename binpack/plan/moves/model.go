@@ -9,16 +9,16 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// A Model is a cluster on which items come and go. It follows them one by one, so that the search
-// for a few moves begins at once and no model of the whole cluster is built for it. What it finds
-// depends on the seed and on the items that came and went, not on earlier searches. It
+// A Model is a cluster on which items arrive and leave. It follows them one by one, so that the
+// search for a few moves begins at once and no model of the whole cluster is built for it. Its
+// results depend on the seed and on the items that arrived and left, not on earlier searches. It
 // serves one goroutine.
 type Model struct {
 	search
 	source  *rand.PCG
 	seed    uint64
 	spare   []int32  // slots without an item
-	changes uint64   // items that came, went or moved
+	changes uint64   // items that arrived, left or moved
 	failed  []uint64 // per app: changes when it was last refused, and 1
 }
 
@@ -39,8 +39,8 @@ func NewModel(inst *binpack.Instance, seed uint64) *Model {
 	return m
 }
 
-// Add books an item on a machine, by line of machines.csv and index within it, and returns the
-// number under which the model knows it. The error says that the machine has no room.
+// Add books an item on a machine, by line of machines.csv and index within it, and returns its
+// number in the model. It fails if the machine has no room.
 func (m *Model) Add(app, line, index int32, devices []binpack.Device) (slot int32, err error) {
 	i := m.slot(app)
 	m.items[i].Line, m.items[i].Index, m.items[i].Devices = line, index, devices
@@ -67,7 +67,7 @@ func (m *Model) Remove(slot int32) {
 	m.changes++
 }
 
-// Hold says whether an item must stay for now.
+// Hold sets whether an item must stay for now.
 func (m *Model) Hold(slot int32, hold bool) {
 	if m.items[slot].Fixed == hold {
 		return
@@ -94,7 +94,7 @@ func (m *Model) slot(app int32) int32 {
 	return i
 }
 
-// arrived lists an item on the machine where it stands for good.
+// arrived lists an item on its final machine.
 func (m *Model) arrived(i int32) {
 	at := m.at[i]
 	m.on[at] = insertInto(m.on[at], i)
@@ -102,7 +102,7 @@ func (m *Model) arrived(i int32) {
 	m.use(at)
 }
 
-// follow notes machines that came into being.
+// follow adds new machines.
 func (m *Model) follow() {
 	for at := int32(len(m.machines)); int(at) < m.state.Size(); at++ {
 		m.machines, m.usable = append(m.machines, at), append(m.usable, false)
@@ -110,15 +110,15 @@ func (m *Model) follow() {
 	}
 }
 
-// use says whether items may move to a machine: all of a fixed fleet, those in use of an open one.
+// use sets whether items may move to a machine: all of a fixed fleet, those in use of an open one.
 func (m *Model) use(at int32) {
 	m.usable[at] = m.inst.Fleet == binpack.Fixed || m.state.Items(at) > 0
 }
 
 // MakeRoom lets in an item of an app that no machine takes, with at most so many moves of
-// others. The moves come in the order in which they are carried out; that of the item itself
-// comes from Nowhere. They and the devices are valid until the next call. The model has
-// carried them out. If there are none, nothing has changed.
+// others. The moves are in the order of execution; that of the item itself is from Nowhere.
+// They and the devices are valid until the next call. The model has carried them out.
+// Without moves nothing has changed.
 func (m *Model) MakeRoom(app int32, most int) (moves []Move, ok bool) {
 	if most < 1 || m.failed[app] == m.changes+1 {
 		return nil, false
@@ -195,7 +195,7 @@ func (m *Model) settled() []Move {
 	return m.sequence
 }
 
-// Changes is a number that grows with each item that comes, goes or moves.
+// Changes is a number that grows with each item that arrives, leaves or moves.
 func (m *Model) Changes() uint64 { return m.changes }
 
 // Drain empties machines with at most so many moves, the dearest for each move first, as far as a

@@ -9,12 +9,12 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// An Item stands on a machine, or waits for one.
+// An Item is on a machine, or waits for one.
 type Item struct {
 	App         int32
 	Line, Index int32 // of its machine: line of machines.csv and index within it; Line -1 = it waits
 	Devices     []binpack.Device
-	Fixed       bool    // it must not move; a waiting one lands, and stays
+	Fixed       bool    // it must not move; a waiting one is placed, and stays
 	Price       float64 // of a move; 0 = 1
 }
 
@@ -54,7 +54,7 @@ type Options struct {
 	// AppShare is the largest share of an app's items that may move; 0 = all. At least one
 	// item of each app may.
 	AppShare float64
-	// Caps are the most items of each app that may move; nil = as AppShare says.
+	// Caps are the most items of each app that may move; nil = by AppShare.
 	Caps []int32
 	// Watch, when set, is called after each attempt with the number of attempts, moves and
 	// machines emptied so far.
@@ -71,8 +71,8 @@ type Planner struct {
 	waiting []int32
 }
 
-// New prepares a search. The error says which item cannot stand where it is said to
-// stand, or which option or price makes no sense.
+// New prepares a search. It fails if an item cannot be on its stated machine, or an
+// option or price is invalid.
 func New(inst *binpack.Instance, items []Item, opt Options) (*Planner, error) {
 	if err := opt.complete(); err != nil {
 		return nil, err

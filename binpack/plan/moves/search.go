@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// patience is by what share an attempt to empty a machine may take more than the one before.
+	// patience is the share by which an attempt to empty a machine may cost more than the one before.
 	patience = .02
-	// home is the advantage of the machine where an item stood at the beginning.
+	// home is the advantage of the machine that an item was on at the beginning.
 	home = .5
 )
 
 // An effort limits a search.
 type effort struct {
-	steps     int // ejections of an attempt, beside the items that it begins with
-	look      int // machines that an ejection looks at, more if there is nothing
+	steps     int // ejections of an attempt, in addition to the items that it begins with
+	look      int // machines that an ejection inspects, more if nothing is found
 	lookPairs int // the same for ejections of two items
-	pairs     int // two items may go where one could, one time in so many; 0 = never
+	pairs     int // two items may be ejected where one could, one time in so many; 0 = never
 	room      int // attempts to let in an item
 	tries     int // attempts to empty a machine
 	failures  int // consecutive attempts to empty one without success
 }
 
 var (
-	// thorough is for a plan that somebody waits for.
+	// thorough is for a plan that a user waits for.
 	thorough = effort{steps: 100, look: 512, lookPairs: 64, room: 4, tries: 150, failures: 500}
 	// quick is for a search after each item.
 	quick = effort{steps: 40, look: 96, lookPairs: 24, pairs: 3, room: 4, tries: 4, failures: 24}
@@ -48,8 +48,8 @@ type search struct {
 	emptied  []bool
 	tight    []int // dimensions, the tightest first
 
-	origin  []int32 // per item: machine at the beginning; -1 = none
-	at      []int32 // per item: machine now; -1 = none
+	origin  []int32 // per item: machine at the beginning; -1 = no machine
+	at      []int32 // per item: machine now; -1 = no machine
 	devices [][]binpack.Device
 	on      [][]int32        // per machine: items
 	load    []load           // per machine
@@ -62,7 +62,7 @@ type search struct {
 	slow    bool             // there are devices
 	ordered bool             // on keeps the order of items
 	hard    []int32          // items with a penalty
-	narrow  bool             // room is short: what finds no room is dear to eject
+	narrow  bool             // room is short: items that find no room are dear to eject
 	hole    int64            // the largest that is free of the tightest dimension, if it is
 
 	inUse    int // machines, at the beginning
@@ -92,13 +92,13 @@ type search struct {
 	bars   []bar
 	barred int32     // the group that they close a machine to
 	counts []int32   // per group; 0 between calls
-	need   [][]int64 // [dimension][app]: what items ask for
+	need   [][]int64 // [dimension][app]: demands of items
 }
 
-// A load is what a machine holds.
+// A load sums up the items of a machine.
 type load struct {
 	price      float64 // of moves of all its items
-	firstPrice float64 // of those that stood here at the beginning: moves of the others may become one
+	firstPrice float64 // of those that were here at the beginning: moves of the others may become one
 	fixed      int32   // items that must stay
 }
 
@@ -141,7 +141,7 @@ func (s *search) begin(inst *binpack.Instance, items []Item, opt Options) error 
 	return nil
 }
 
-// stand books an item where it stands at the beginning.
+// stand books an item on its first machine.
 func (s *search) stand(i int32) error {
 	it := &s.items[i]
 	m := int32(-1)
@@ -229,7 +229,7 @@ func (s *search) mark() {
 	s.sequenceWas = append(s.sequenceWas[:0], s.sequence...)
 }
 
-// touch remembers where an item stood at the mark.
+// touch remembers an item's machine at the mark.
 func (s *search) touch(i int32) {
 	if s.stamp[i] != s.attempts {
 		s.stamp[i] = s.attempts
@@ -281,7 +281,7 @@ func insertInto(list []int32, i int32) []int32 {
 	return slices.Insert(list, at, i)
 }
 
-// rewind puts all items that the attempt touched back to where they stood at the mark.
+// rewind puts all items that the attempt touched back on their machines at the mark.
 func (s *search) rewind() {
 	for _, i := range s.touched {
 		if s.at[i] >= 0 {
@@ -368,6 +368,6 @@ func (s *search) insert(i int32) bool {
 	return true
 }
 
-// takes reports whether items may land on a machine. An open fleet brings machines into being
-// of which the search knows nothing.
+// takes reports whether items may land on a machine. An open fleet creates machines that the
+// search does not include.
 func (s *search) takes(m int32) bool { return int(m) < len(s.usable) && s.usable[m] }

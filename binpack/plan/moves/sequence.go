@@ -9,12 +9,12 @@ import (
 // maxWindow is the number of moves over which two moves of an item are made one.
 const maxWindow = 512
 
-// A change is what an attempt did to an item.
+// A change is the new machine of an item in an attempt.
 type change struct{ item, to int32 }
 
-// carryOut orders the moves of the attempt so that each is valid when its turn comes, and
-// adds them to the sequence. It fails where items block each other and there is no
-// room to step aside.
+// carryOut orders the moves of the attempt so that each is valid in its turn, and adds
+// them to the sequence. It fails where items block each other and there is no room to
+// step aside.
 func (s *search) carryOut() bool {
 	var pending []change
 	for _, i := range s.touched {
@@ -22,7 +22,7 @@ func (s *search) carryOut() bool {
 			pending = append(pending, change{i, s.at[i]})
 		}
 	}
-	slices.Reverse(pending) // the end of a chain comes first
+	slices.Reverse(pending) // the end of a chain is first
 	s.rewind()
 	first := len(s.sequence)
 	aside := map[int32]bool{}
@@ -98,7 +98,7 @@ func (s *search) together(pending *[]change) bool {
 	return false
 }
 
-// circle follows changes from one on, each to one that stands on its new machine.
+// circle follows changes from one on, each to one that is on its new machine.
 func (s *search) circle(pending []change, start, most int) []change {
 	group := []change{pending[start]}
 	for len(group) < most {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// link finds what would make a browser fetch something, or run it.
+// link finds text that would make a browser fetch something, or run it.
 var link = regexp.MustCompile(`(?i)https?:|//[a-z]|<script[^>]|<link|<img|<iframe|@import|url\(|\son[a-z]+=|src=|href=`)
 
 // data are JSON, which runs nothing and may hold any text.

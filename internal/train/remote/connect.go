@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Access is what a client presents to a server, and what a [Server] requires.
+// Access holds the credentials that a client presents to a server, and those that a [Server] requires.
 type Access struct {
 	Token          string
 	User, Password string
@@ -28,7 +28,7 @@ type Access struct {
 // ReadSecret returns the secret that a file holds.
 func ReadSecret(path string) (string, error) { return secret(path) }
 
-// patience is how long a server may take to appear.
+// patience is the timeout for a server to appear.
 const patience = 30 * time.Second
 
 // A Conn is a connection to a server. It reconnects by itself.
@@ -39,7 +39,7 @@ type Conn struct {
 	own  bool // of a [Server] in this process
 }
 
-// hopeless returns why a connection that was lost cannot come back; nil while it may.
+// hopeless returns why a connection that was lost cannot be restored; nil while it may.
 func (c *Conn) hopeless() error {
 	if err := c.nats.LastError(); !c.nats.IsConnected() && refused(err) {
 		return fmt.Errorf("connecting to %s again: %w", c.nats.Opts.Url, err)
@@ -47,8 +47,8 @@ func (c *Conn) hopeless() error {
 	return nil
 }
 
-// Connect waits up to half a minute for the server at url. say receives, from
-// any goroutine, lines for people.
+// Connect waits up to half a minute for the server at url. say receives messages
+// for people from any goroutine.
 func Connect(ctx context.Context, url string, access Access, say func(string)) (*Conn, error) {
 	options, err := access.options()
 	if err != nil {
@@ -102,7 +102,7 @@ func (a Access) options() ([]nats.Option, error) {
 func connect(ctx context.Context, url string, options []nats.Option, say func(string)) (*Conn, error) {
 	var mu sync.Mutex
 	said := ""
-	once := func(line string) { // not what was said last
+	once := func(line string) { // not the line reported last
 		mu.Lock()
 		defer mu.Unlock()
 		if line != said {
@@ -161,7 +161,7 @@ func refused(err error) bool {
 		}
 	}
 	var certificate *tls.CertificateVerificationError
-	var alert *net.OpError // what the other side thinks of our certificate
+	var alert *net.OpError // the other side's verdict on our certificate
 	return errors.As(err, &certificate) || errors.As(err, &alert) && alert.Op == "remote error"
 }
 

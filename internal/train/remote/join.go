@@ -18,7 +18,8 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/train"
 )
 
-// Whoever may publish on the server says what a worker fetches, so it is bounded.
+// Any client that may publish on the server determines the objects that a worker fetches, so
+// they are bounded.
 const (
 	maxJob          = 16 << 20  // bytes of the job
 	maxArchive      = 256 << 20 // bytes of the archives of a run
@@ -36,7 +37,7 @@ const (
 type candidate struct {
 	trainer string
 	heard   time.Time          // last
-	cancel  context.CancelFunc // of the try that is under way; nil = none
+	cancel  context.CancelFunc // of the current try; nil = no try
 	tries   int
 	next    time.Time // no try before it
 	said    string    // last
@@ -47,11 +48,11 @@ func (c *candidate) due(now time.Time) bool {
 	return c.cancel == nil && c.tries < joinTries && !now.Before(c.next)
 }
 
-// patience is how long the next try may take: a large run may need longer than the first
-// may, and what a try has fetched is lost with it.
+// patience is the timeout of the next try: a large run may need longer than the first,
+// and a failed try loses its fetched data.
 func (c *candidate) patience() time.Duration { return joinWait << c.tries }
 
-// failed counts a try, and returns what follows.
+// failed counts a try, and returns a description of the next step.
 func (c *candidate) failed(now time.Time) string {
 	pause := joinPause << c.tries
 	c.tries++
@@ -62,7 +63,7 @@ func (c *candidate) failed(now time.Time) string {
 	return "trying again"
 }
 
-// An attempt is how a try to join a run ended.
+// An attempt is the outcome of a try to join a run.
 type attempt struct {
 	candidate *candidate
 	run       string
@@ -72,7 +73,7 @@ type attempt struct {
 }
 
 // consider begins to join a run that was announced, unless it is not for this worker or
-// its time has not come.
+// its time has not arrived.
 func (w *Worker) consider(ctx context.Context, a announcement, now time.Time) {
 	c := w.candidates[a.Run]
 	if c == nil {
@@ -83,7 +84,7 @@ func (w *Worker) consider(ctx context.Context, a announcement, now time.Time) {
 		w.candidates[a.Run] = c
 	}
 	c.heard = now
-	if c.trainer != a.Trainer { // what it failed at may have been mended
+	if c.trainer != a.Trainer { // the cause of its failures may be mended
 		c.trainer, c.tries = a.Trainer, 0
 	}
 	if a.Protocol != protocol || a.Build.Digest != w.build.Digest {
@@ -209,7 +210,7 @@ func (w *Worker) download(ctx context.Context, run string, have map[string]*trac
 	return job, nil
 }
 
-// fetch returns an object of at most limit bytes. It asks for its size before it fetches it.
+// fetch returns an object of at most limit bytes. It checks the size before it fetches the object.
 func fetch(ctx context.Context, bucket jetstream.ObjectStore, name string, limit uint64) ([]byte, error) {
 	info, err := bucket.GetInfo(ctx, name)
 	if err != nil {
@@ -239,7 +240,7 @@ func parseJob(data []byte) (m jobMessage, err error) {
 	return m, err
 }
 
-// maxUnpacked is how many bytes an archive may hold.
+// maxUnpacked is the most bytes that an archive may hold.
 func maxUnpacked(archive []byte) int64 {
 	return max(unpackedAtLeast, unpackedTimes*int64(len(archive)))
 }
@@ -257,7 +258,7 @@ func acceptable(archive []byte, left uint64) error {
 	return err
 }
 
-// parseTrace unpacks what was stored as a trace.
+// parseTrace unpacks a stored trace.
 func parseTrace(data []byte, digest string) (*trace.Trace, error) {
 	t, err := trace.ParseArchive(data, maxUnpacked(data))
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // protocol is raised when the messages change.
 const protocol = 1
 
-// Deliveries is how often a task is given out before it counts as poison.
+// Deliveries is the number of deliveries of a task after which it counts as poison.
 const Deliveries = 5
 
 const (
@@ -82,7 +82,7 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s, features %d, %s, %.19s…", b.Version, b.FeatureVersion, b.Platform, b.Digest)
 }
 
-// An announcement is what a trainer publishes again and again.
+// An announcement is the message that a trainer publishes periodically.
 type announcement struct {
 	Protocol int
 	Run      string

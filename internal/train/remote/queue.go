@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// A queue is where a worker gets the tasks of a run.
+// A queue is a worker's source of the tasks of a run.
 type queue struct {
 	conn      *Conn
 	run       string
@@ -28,7 +28,7 @@ const (
 	storeAgain = time.Minute     // how long a value is offered to a server that does not answer
 )
 
-// next waits for a task, with a wait of 0 not at all; nil when none came.
+// next waits for a task, with a wait of 0 not at all; nil if none arrived.
 func (q *queue) next(ctx context.Context, wait time.Duration) (jetstream.Msg, error) {
 	var batch jetstream.MessageBatch
 	var err error
@@ -92,7 +92,7 @@ func deliveries(msg jetstream.Msg) uint64 {
 	return meta.NumDelivered
 }
 
-// evaluate turns a panic into an error, which says more than a worker that is gone.
+// evaluate turns a panic into an error, which is more informative than a lost worker.
 func (q *queue) evaluate(ctx context.Context, t swarm.Task) (value float64, objectives []float64, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// A Server is a NATS server inside this process. It forgets everything when it
-// ends: a resumed trainer sends again what is missing.
+// A Server is a NATS server inside this process. It keeps nothing after its end: a
+// resumed trainer sends missing messages again.
 type Server struct {
 	server      *server.Server
 	store       string
 	access      Access
-	fingerprint string // of its certificate; "" = none
+	fingerprint string // of its certificate; "" = no certificate
 }
 
 // Bounds of the server: connections at a time, also of callers without a token, which lose theirs after
@@ -33,12 +33,14 @@ const (
 	pendingBytes = 16 << 20
 )
 
-// StartServer listens at address, "host:port", for clients that have what
-// access holds: a token, or a user and a password. With a CA the clients need
-// certificates of it. Without any of them everyone may connect: the caller decides.
+// StartServer listens at address, "host:port", for clients that present the
+// credentials in access: a token, or a user and a password. With a CA the clients
+// need certificates of it. Without credentials everyone may connect: the caller
+// decides.
 //
 // Connections from other machines are encrypted: without a certificate in access the
-// server makes one, which it keeps in access.Keep. access.Plaintext permits to do without.
+// server makes one, which it keeps in access.Keep. access.Plaintext permits unencrypted
+// connections.
 func StartServer(address string, access Access) (*Server, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -109,7 +111,7 @@ func (s *Server) start(host string, port int) error {
 	return nil
 }
 
-// URL is where clients find the server.
+// URL is the server's address for clients.
 func (s *Server) URL() string {
 	u, err := url.Parse(s.server.ClientURL())
 	if err != nil {

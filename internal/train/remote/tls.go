@@ -27,7 +27,7 @@ import (
 // ownCertificate is the file of a [Server]'s own certificate and key.
 const ownCertificate = "nats.pem"
 
-// errFingerprint is wrapped when a server has another certificate than the one asked for.
+// errFingerprint is wrapped when a server has another certificate than the required one.
 var errFingerprint = errors.New("the server's certificate has another fingerprint")
 
 const fingerprintPrefix = "sha256:"
@@ -38,7 +38,7 @@ func fingerprint(der []byte) string {
 	return fingerprintPrefix + hex.EncodeToString(sum[:])
 }
 
-// CheckFingerprint returns what is wrong with a text that should be a fingerprint.
+// CheckFingerprint returns an error unless a text is a fingerprint.
 func CheckFingerprint(text string) error {
 	digits, ok := strings.CutPrefix(text, fingerprintPrefix)
 	if sum, err := hex.DecodeString(digits); !ok || err != nil || len(sum) != sha256.Size || strings.ToLower(digits) != digits {
@@ -47,8 +47,7 @@ func CheckFingerprint(text string) error {
 	return nil
 }
 
-// CheckAuthorities returns what is wrong with a file that should hold the certificates of
-// authorities.
+// CheckAuthorities returns an error unless a file holds the certificates of authorities.
 func CheckAuthorities(path string) error {
 	text, err := os.ReadFile(path)
 	if err == nil && !x509.NewCertPool().AppendCertsFromPEM(text) {
@@ -57,8 +56,8 @@ func CheckAuthorities(path string) error {
 	return err
 }
 
-// CheckCredentials returns what is wrong with a file that should hold NATS credentials: a
-// user's JWT and seed.
+// CheckCredentials returns an error unless a file holds NATS credentials: a user's JWT
+// and seed.
 func CheckCredentials(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,8 +86,8 @@ func pinned(want string) *tls.Config {
 }
 
 // makeCertificate returns the file in dir that holds a certificate and its key. Without
-// the file it makes both, readable for the owner only. Clients know the certificate by its
-// fingerprint: it has no name and lasts for twenty years.
+// the file it makes both, readable for the owner only. Clients identify the certificate by
+// its fingerprint: it has no name and lasts for twenty years.
 func makeCertificate(dir string) (path string, err error) {
 	path = filepath.Join(dir, ownCertificate)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -16,11 +16,11 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// TrainerOptions say how a [Trainer] works; no field changes a value.
+// TrainerOptions configure a [Trainer]; no field changes a value.
 type TrainerOptions struct {
 	Threads  int           // tasks that the trainer evaluates itself at the same time
 	InFlight int           // tasks given to the server and not answered, at most; 0 = 256
-	AckWait  time.Duration // after which a silent worker's task goes to another; 0 = 5 s
+	AckWait  time.Duration // after which a silent worker's task is given to another; 0 = 5 s
 }
 
 // A Trainer gives the evaluations of one run to workers. It is a
@@ -89,7 +89,7 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 }
 
 // alone listens for another trainer of this run, long enough to receive its
-// announcement. A server of our own has just begun, so there is none.
+// announcement. A server of our own has just begun, so no other trainer exists.
 func (t *Trainer) alone(ctx context.Context) error {
 	if t.conn.own {
 		return nil
@@ -116,8 +116,8 @@ func (t *Trainer) twin(m *nats.Msg) {
 	}
 }
 
-// ensure makes what the run needs on the server and is missing there; clean also
-// removes what an earlier trainer of the run left.
+// ensure makes the stream, the queues and the bucket of the run if they are missing
+// on the server; clean also removes those left by an earlier trainer of the run.
 func (t *Trainer) ensure(ctx context.Context, clean bool) (results, tasks jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*storeWait)
 	defer cancel()
@@ -197,7 +197,7 @@ func (t *Trainer) announce(ctx context.Context) {
 	}
 }
 
-// receive reads values as they come.
+// receive reads values as they arrive.
 func (t *Trainer) receive(ctx context.Context, results jetstream.Consumer) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, 2*pollWait)
@@ -250,7 +250,7 @@ func (t *Trainer) Evaluate(ctx context.Context, tasks []swarm.Task, done swarm.D
 				}
 				delete(open, place(task))
 			}
-			_ = a.msg.Ack() // if it is lost the value comes again, and is ignored
+			_ = a.msg.Ack() // if it is lost the value arrives again, and is ignored
 			quiet = 0
 		case <-ticker.C:
 			if quiet++; quiet == quietAfter && t.options.Threads == 0 {
@@ -287,7 +287,7 @@ func (t *Trainer) send(ctx context.Context, task swarm.Task) bool {
 }
 
 // lost reports whether the server holds neither a task nor a value of the run, and
-// makes again what the run needs.
+// restores the run's stream, queues and bucket.
 func (t *Trainer) lost(ctx context.Context) bool {
 	ask, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()

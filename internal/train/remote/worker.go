@@ -54,9 +54,9 @@ type membership struct {
 }
 
 // Run works until ctx ends, or until the server has another certificate or refuses this side;
-// tasks in work go back into the queue then. It joins runs
-// beside its work, so that one that cannot be joined holds up no other. Runs of another
-// build are left alone: one of its own may follow.
+// tasks in work return to the queue then. It joins runs concurrently with its work, so that
+// one that cannot be joined delays no other. Runs of another build are left alone: one of its
+// own may follow.
 func (w *Worker) Run(ctx context.Context, conn *Conn) error {
 	build, err := ThisBuild()
 	if err != nil {
