@@ -52,7 +52,7 @@ const historyStep = .25
 // A past is that of a workload's port.
 type past struct {
 	history   History
-	told      float64 // log of the size
+	told      float64 // log of the published size
 	own, node Errors  // of that size, and of the node's history, on the same flows
 }
 

@@ -112,8 +112,7 @@ func (c *curve) best(most int, share float64) (limit int, rate float64) {
 }
 
 // settle is the time given to a pod after a change of its limit, in addition to that in
-// which requests
-// above it end.
+// which requests above it end.
 const settle = 300 * time.Millisecond
 
 // change sets a limit and waits until no more requests than that are inside.

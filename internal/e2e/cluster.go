@@ -290,8 +290,7 @@ func (c *Cluster) RestartAPIServer(t testing.TB) {
 }
 
 // CPUSeconds is the processor time that etcd, kube-apiserver or
-// kube-controller-manager has used
-// since its last start.
+// kube-controller-manager has used since its last start.
 func (c *Cluster) CPUSeconds(t testing.TB, program string) float64 {
 	t.Helper()
 	return cpuSeconds(t, c.pid(t, program))

@@ -1,9 +1,8 @@
-// Package makeroom finds a short chain of moves that opens a node for a pod that fits on none. It
-// reads a ledger and the pods in it, and changes nothing. The same ledger and request give the
-// same chain.
+// Package makeroom finds a short chain of moves that opens a node for a pod that fits on none. It reads a
+// ledger and the pods in it, and changes nothing. The same ledger and request give the same chain.
 //
-// It moves nothing that is uncertain: pods with constraints that the ledger lacks, workloads of
-// plans and other chains, and nodes that are not ready.
+// It moves nothing that is uncertain: pods with constraints that the ledger lacks, workloads of plans and
+// other chains, and nodes that are not ready.
 package makeroom
 
 import (
@@ -33,8 +32,8 @@ type Request struct {
 	MinReplicas int
 	// MaxGrace is the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
 	MaxGrace time.Duration
-	// Stays reports whether a pod must not be evicted now, beyond its own constraints: because of
-	// a disruption budget, or constraints of other pods. nil = every pod may be.
+	// Stays reports whether a pod must not be evicted now, beyond its own constraints: because of a
+	// disruption budget, or constraints of other pods. nil = every pod may be.
 	Stays func(*v1.Pod) bool
 	// Engaged reports whether others have a claim on a workload's pods, by group.
 	Engaged func(group string) bool
@@ -62,8 +61,7 @@ func Find(l *ledger.Ledger, r Request) (list []Move, node string) {
 	if least := app.Spec().SpreadMin; least > 1 {
 		return nil, "" // where it may go depends on where the others of it go
 	}
-	// Finding out which pods may move takes most of the time: a few nodes are tried first, then
-	// all.
+	// Finding out which pods may move takes most of the time: a few nodes are tried first, then all.
 	for _, lines := range [][]int32{near(l, &r, app), nil} {
 		if list, node = r.findOn(l, app, lines); node != "" || lines == nil {
 			break
@@ -105,8 +103,8 @@ func (r *Request) findOn(l *ledger.Ledger, app *ledger.AppEntry, lines []int32) 
 const nearest = 24
 
 // near are the lines, in ascending order, of the nodes that a search tries first: eligible nodes with the smallest
-// shortfall for the pod, nodes with the most of its scarcest dimension, and a sample of all.
-// nil = there are few more.
+// shortfall for the pod, nodes with the most of its scarcest dimension, and a sample of all. nil = there are few
+// more.
 func near(l *ledger.Ledger, r *Request, app *ledger.AppEntry) []int32 {
 	state := l.Columns()
 	inst := state.Instance()
@@ -151,8 +149,7 @@ func near(l *ledger.Ledger, r *Request, app *ledger.AppEntry) []int32 {
 	return slices.Compact(lines)
 }
 
-// scarcest is the dimension in which a need is the largest part of the free amount of all
-// machines.
+// scarcest is the dimension in which a need is the largest part of the free amount of all machines.
 func scarcest(state *binpack.State, need []int64) (dimension int) {
 	most := -1.
 	for d := range need {

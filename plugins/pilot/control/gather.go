@@ -124,8 +124,8 @@ func subject(s *pilot.State) string {
 	return ""
 }
 
-// measure measures the values that the guard limits. nil = there is no policy to check, or the scheduler
-// has not loaded it. A value that cannot be determined is missing.
+// measure measures the values that the guard limits. nil = there is no policy to check, or the scheduler has not
+// loaded it. A value that cannot be determined is missing.
 func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary, candidate *held, now time.Time) *pilot.Measured {
 	digest := subject(state)
 	if digest == "" {

@@ -316,7 +316,7 @@ func (s *Segments) complete(g *Segment) error {
 	}
 	if err != nil {
 		g.Gap = err.Error()
-		return nil // the segment has the error
+		return nil //nolint:nilerr // the segment has the error
 	}
 	lighten(t)
 	if _, g.Digest, err = t.Digests(); err != nil {
