@@ -11,8 +11,8 @@ import (
 // suffixes of amounts are decimal, as link rates are.
 var suffixes = map[byte]float64{'k': 1e3, 'K': 1e3, 'M': 1e6, 'G': 1e9, 'T': 1e12}
 
-// ParseAmount reads a number above 0 with a decimal suffix k, M, G or T, or none, such as
-// 100k or 1.8M.
+// ParseAmount reads a number above 0, with or without a decimal suffix k, M, G or T, such
+// as 100k or 1.8M.
 func ParseAmount(text string) (float64, error) {
 	number := text
 	if n := len(text); n > 0 && suffixes[text[n-1]] != 0 {

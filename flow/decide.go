@@ -26,11 +26,11 @@ const (
 	LeastWait  = 5 * time.Second // between decisions that were not held
 )
 
-// A Decider decides on thresholds. The zero value has none; set Bands and Tuner.
+// A Decider decides on thresholds. The zero value has no thresholds; set Bands and Tuner.
 type Decider struct {
 	Bands   int
 	Tuner   Tuner
-	Present Thresholds // in force, nil = none
+	Present Thresholds // active, nil = none
 	Least   int64      // bytes of the first threshold; 0 = 1
 
 	last    time.Time // of the last decision that was not held
@@ -38,8 +38,8 @@ type Decider struct {
 	count   uint64
 }
 
-// A Decision is new thresholds, or a hold with those in force. Reason is for people. Present and Proposed are J
-// where they were judged.
+// A Decision is new thresholds, or a hold with the active ones. Reason is for people. Present and Proposed are
+// J if they were judged.
 type Decision struct {
 	Thresholds        Thresholds
 	Hold              bool

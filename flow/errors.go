@@ -11,24 +11,26 @@ const (
 	TrustUpTo  = 1. // deviation of the log of the size
 )
 
-// HalfLife is after what time a flow that was seen counts half.
+// HalfLife is the time after which an observed flow counts half.
 const HalfLife = time.Hour
 
-// lastErrors is how many flows count for most, so that a source that goes wrong is found out at once and not by the hour.
+// lastErrors is the number of newest flows that make most of the weight, so that a source that becomes wrong is
+// detected at once and not by the hour.
 const lastErrors = 300
 
-// Decay is the weight that is left of something after a while.
+// Decay is the remaining weight of something after a while.
 func Decay(d time.Duration) float64 { return math.Exp2(-float64(max(0, d)) / float64(HalfLife)) }
 
-// Errors are those of estimates of a size: of its logarithm, over flows that went beyond the first band. The newest count most.
+// Errors are those of estimates of a size: of its logarithm, over flows that passed the first band. The newest count
+// most.
 type Errors struct {
 	Flows          int
 	weight, square float64
 	last           time.Time
 }
 
-// Add takes an error: the log of a size less that of its estimate. However long nothing came, as many flows count as trust wants:
-// one alone says nothing.
+// Add adds an error: the log of a size less that of its estimate. After any silence, as many flows still count as trust
+// needs, since a single one means nothing.
 func (e *Errors) Add(now time.Time, err float64) {
 	kept := min(max(Decay(now.Sub(e.last)), TrustAfter/e.weight), 1-1./lastErrors)
 	e.Flows++
@@ -46,7 +48,7 @@ func (e *Errors) Sigma() *float64 {
 	return &v
 }
 
-// Trusted reports whether what they are of may be used for flows to come.
+// Trusted reports whether estimates with these errors may be used for later flows.
 func (e *Errors) Trusted() bool {
 	sigma := e.Sigma()
 	return e.Flows >= TrustAfter && *sigma <= TrustUpTo

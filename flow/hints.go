@@ -18,7 +18,7 @@ const (
 	MostHintPorts = 32    // of a workload
 )
 
-// A HintKey is whose flows have a size: what an address sends from a port, or to a port of the other side.
+// A HintKey identifies the flows with a size: those that an address sends from a port, or to a port of the other side.
 type HintKey struct {
 	Address netip.Addr
 	Port    uint16
@@ -27,7 +27,7 @@ type HintKey struct {
 // Hints are sizes in bytes, from 1 to 1 TB.
 type Hints map[HintKey]int64
 
-// find returns what a map has of a flow: its sender's port comes before that of the other side.
+// find returns a map's value for a flow: its sender's port has priority over that of the other side.
 func find[T any](in map[HintKey]T, source, destination netip.AddrPort) (found T, ok bool) {
 	for _, port := range []uint16{source.Port(), destination.Port()} {
 		if found, ok = in[HintKey{source.Addr(), port}]; ok {
@@ -37,14 +37,14 @@ func find[T any](in map[HintKey]T, source, destination netip.AddrPort) (found T,
 	return found, false
 }
 
-// Of is the size that is known of a flow, 0 for none.
+// Of is the known size of a flow, 0 if there is none.
 func (h Hints) Of(source, destination netip.AddrPort) int64 {
 	size, _ := find(h, source, destination)
 	return size
 }
 
-// Hinted is the band of a flow that has sent so many bytes and whose size is said to be hint, 0 where nobody says one: the
-// first up to the first threshold whatever the hint, and after it the deeper of two.
+// Hinted is the band of a flow that has sent so many bytes and whose size is given as hint, 0 without a hint: the first
+// up to the first threshold whatever the hint, and after it the deeper of two.
 func (t Thresholds) Hinted(sent, hint int64) int {
 	if sent >= t[0] && hint > sent {
 		sent = hint - 1 // the bytes before the last one
@@ -81,20 +81,22 @@ func ParseHints(text string) (map[uint16]int64, error) {
 	return sizes, nil
 }
 
-// A Declaration says what sizes the flows of a workload's addresses have, by port. Without sizes it says whose the addresses are.
+// A Declaration has the sizes of the flows of a workload's addresses, by port. Without sizes it only gives the owner of
+// the addresses.
 type Declaration struct {
 	Workload  string
 	Addresses []netip.Addr
 	Sizes     map[uint16]int64
 }
 
-// Where a size comes from.
+// Sources of a size.
 const (
 	FromDeclared = "declared"
 	FromHistory  = "history"
 )
 
-// A HintSource is what is trusted or not as a whole. Another declared size is another source; that of history follows its flows.
+// A HintSource is trusted or not as a whole. Another declared size is another source; the size of a source from history
+// changes with its flows.
 type HintSource struct {
 	Workload string `json:"workload"`
 	Port     uint16 `json:"port"`
@@ -105,8 +107,8 @@ type HintSource struct {
 // silentSource is how long a source is kept that nobody declares and no flow belongs to.
 const silentSource = 2 * time.Hour
 
-// A Hinter knows which sizes are declared, what sizes flows had before, and which of both have been right. Declared sizes come
-// before those of history. One goroutine at a time uses it. The zero value is ready.
+// A Hinter holds the declared sizes, the sizes of earlier flows, and the errors of both. Declared sizes have priority
+// over those of history. One goroutine at a time uses it. The zero value is ready.
 type Hinter struct {
 	declared map[HintKey]HintSource
 	errors   map[HintSource]*Errors
@@ -116,8 +118,8 @@ type Hinter struct {
 	node   History // of all flows
 }
 
-// Declare takes all that is declared now, in the place of what was, and whose the addresses are: of others nothing is learned.
-// Two sources that say different sizes of the same flows are both left out, and so is what goes beyond MostHints.
+// Declare replaces the declared sizes and the owners of addresses; nothing is learned of other addresses. If two
+// sources give different sizes for the same flows, both are left out, and so are sizes beyond MostHints.
 func (h *Hinter) Declare(now time.Time, all []Declaration) {
 	declared, twice := map[HintKey]HintSource{}, map[HintKey]bool{}
 	for _, d := range all {
@@ -181,17 +183,17 @@ func (h *Hinter) used() map[HintKey]HintSource {
 	return used
 }
 
-// A HintState is how a source stands.
+// A HintState is the state of a source.
 type HintState struct {
 	HintSource
 	Flows int      `json:"flows"` // that were judged
 	Sigma *float64 `json:"sigma"` // of the log of their sizes around that of the source; nil without flows
-	// Of history: the same around an estimate that knows nothing of the port.
+	// Of history: the same around an estimate that ignores the port.
 	SigmaNode *float64 `json:"sigma_node,omitempty"`
-	Used      bool     `json:"used"` // of some address, where a policy orders
+	Used      bool     `json:"used"` // for some address, if a policy orders
 }
 
-// States are those of what is declared now, and those of history that a flow has judged, in order.
+// States are those of the declared sources, and of the sources from history that a flow has judged, in order.
 func (h *Hinter) States() []HintState {
 	seen, used := map[HintSource]bool{}, map[HintSource]bool{}
 	for _, s := range h.used() {

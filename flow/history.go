@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A History estimates the log of a size: the mean of the logs before. What was seen an hour ago counts half. The zero value is empty.
+// A History estimates the log of a size: the mean of the logs before. A flow of an hour ago counts half. The zero value
+// is empty.
 type History struct {
 	Flows  int
 	Mean   float64
@@ -35,27 +36,27 @@ func (h *History) Judge(now time.Time, to *Errors, logSize float64) {
 // Silent is how long nothing was learned.
 func (h *History) Silent(now time.Time) time.Duration { return now.Sub(h.last) }
 
-// When sizes that history knows are used, and how many it keeps.
+// When sizes from history are used, and how many are kept.
 const (
-	// HistoryGain is what share of the deviation of the node's estimate, on the same flows, that of a port's estimate stays below. At .8
-	// the port explains a third of the variance; where all flows go to one port it explains none.
+	// HistoryGain bounds the deviation of a port's estimate, as a share of that of the node's estimate on the same
+	// flows. At .8 the port explains a third of the variance; if all flows have one port it explains nothing.
 	HistoryGain = .8
 	// MostWorkloads have a history, of MostHintPorts each.
 	MostWorkloads = 512
 )
 
-// historyStep is how far the mean of the logs goes from the size that is told before that follows: else the kernel's map would
-// change with each flow.
+// historyStep is how far the mean of the logs moves from the published size before that follows: else the kernel's map
+// would change with each flow.
 const historyStep = .25
 
 // A past is that of a workload's port.
 type past struct {
 	history   History
-	told      float64 // log of the size
+	told      float64 // log of the published size
 	own, node Errors  // of that size, and of the node's history, on the same flows
 }
 
-// add judges what was told by a flow that ended, and learns from it.
+// add judges the published size by a flow that ended, and learns from it.
 func (p *past) add(now time.Time, node *History, logSize float64) {
 	if p.history.Flows >= TrustAfter {
 		p.own.Add(now, logSize-p.told)
@@ -138,7 +139,7 @@ func longestSilent(now time.Time, ports map[uint16]*past) (longest uint16) {
 	return longest
 }
 
-// remembered adds the sizes that history knows of addresses and ports that have none yet.
+// remembered adds the sizes from history of addresses and ports without one.
 func (h *Hinter) remembered(to map[HintKey]HintSource) {
 	more := map[HintKey]HintSource{}
 	for a, workload := range h.owners {

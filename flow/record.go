@@ -17,10 +17,10 @@ const (
 
 func (s Side) String() string { return [...]string{"unknown", "client", "server"}[s%3] }
 
-// An End says why a record was made.
+// An End is the reason for a record.
 type End uint8
 
-// The ends: a flow goes on, its sender has closed the connection, or it was silent for a while.
+// The ends: a flow still runs, its sender has closed the connection, or it was silent for a while.
 const (
 	Running End = iota
 	Finished
@@ -33,7 +33,8 @@ const (
 	UDP = 17
 )
 
-// A Record is what a node saw of a flow: what one side of a connection sent until it closed it or fell silent.
+// A Record holds the traffic of a flow on a node: that of one side of a connection until it closed it or fell
+// silent.
 type Record struct {
 	Interface           string
 	Source, Destination netip.AddrPort

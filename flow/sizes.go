@@ -31,8 +31,8 @@ const (
 	endTolerance = 1e-6
 )
 
-// NewSizes makes a distribution of points, ascending and ending at 1. steps says that there
-// is nothing between them.
+// NewSizes makes a distribution of points, ascending and ending at 1. steps means that
+// there is nothing between them.
 func NewSizes(name string, points []Point, steps bool) (*Sizes, error) {
 	if len(points) == 0 {
 		return nil, errors.New("no sizes")
@@ -70,7 +70,7 @@ func NewSizes(name string, points []Point, steps bool) (*Sizes, error) {
 	return s, nil
 }
 
-// fits says what is wrong with a point after others.
+// fits returns the error of a point after others.
 func fits(before []Point, p Point) error {
 	last := Point{}
 	if len(before) > 0 {
@@ -150,8 +150,8 @@ func csvError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// SampleSizes is the distribution of flows that were seen: uniform between one size and the
-// next larger one, since a size that was seen once stands for those around it.
+// SampleSizes is the distribution of observed flows: uniform between one size and the next
+// larger one, since a size observed once represents those around it.
 func SampleSizes(name string, seen []float64) (*Sizes, error) {
 	sorted := slices.Clone(seen)
 	slices.Sort(sorted)

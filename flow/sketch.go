@@ -22,7 +22,7 @@ type Sketch struct {
 	Counts []int64 // of it and those after it
 }
 
-// Add counts a flow. One whose size is none of a [Window] is refused.
+// Add counts a flow. It refuses a size that a [Window] would refuse.
 func (s *Sketch) Add(size float64) error {
 	if !(size >= 1 && size <= largestSize) {
 		return fmt.Errorf("size: %v bytes: want 1 to 1e15", size)
@@ -63,7 +63,7 @@ func (s *Sketch) Flows() (n int64) {
 	return n
 }
 
-// Validate says what is wrong with a sketch that came from elsewhere.
+// Validate returns the error of a sketch from elsewhere.
 func (s *Sketch) Validate() error {
 	if s.First < 0 || s.First+len(s.Counts) > SketchBins {
 		return fmt.Errorf("sketch: bins %d to %d, want 0 to %d", s.First, s.First+len(s.Counts)-1, SketchBins-1)

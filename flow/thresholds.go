@@ -16,8 +16,8 @@ const (
 	LeastThreshold   = 1000
 )
 
-// Thresholds are the bytes after which a flow leaves a band: the first is where it leaves
-// the first band. K bands have K − 1 of them, ascending.
+// Thresholds are the bytes after which a flow leaves a band: the first is for the first band. K bands have K − 1 of
+// them, ascending.
 type Thresholds []int64
 
 // ParseThresholds reads amounts with slashes between them, such as 100k/1.8M/9.9M.
@@ -39,7 +39,7 @@ func ParseThresholds(text string) (Thresholds, error) {
 	return t, t.Validate()
 }
 
-// Validate says what is wrong: none or more than 7, not ascending, below 1 byte or above 1 TB.
+// Validate returns an error if there are none or more than 7, if they are not ascending, below 1 byte or above 1 TB.
 func (t Thresholds) Validate() error {
 	if len(t) == 0 {
 		return errors.New("thresholds: none; want 1 to 7")
@@ -60,7 +60,7 @@ func (t Thresholds) Validate() error {
 	return nil
 }
 
-// ValidateFor says what is wrong with thresholds that the nodes of a cluster are to take, for so many bands.
+// ValidateFor returns the error of thresholds for the nodes of a cluster, with so many bands.
 func (t Thresholds) ValidateFor(bands int) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (t Thresholds) Band(sent int64) int {
 // Equal reports whether both are the same.
 func (t Thresholds) Equal(o Thresholds) bool { return slices.Equal(t, o) }
 
-// String is what ParseThresholds reads.
+// String is the format that ParseThresholds reads.
 func (t Thresholds) String() string {
 	parts := make([]string, len(t))
 	for i, v := range t {

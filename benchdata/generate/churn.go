@@ -9,8 +9,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// churn is a cluster whose containers come and go. It starts empty; the second
-// half of the time is measured.
+// churn is a cluster whose containers start and end. It starts empty; the
+// second half of the time is measured.
 var churn = Kind{
 	Name: "churn",
 	Help: "large2d's apps over four days with departures and a daily swing; the second half is measured",
@@ -59,7 +59,7 @@ func makeChurn(seed uint64, p values) *trace.Trace {
 		for _, at := range thinned(rng, rate, end) {
 			a := arrival{time: at, app: int32(i)}
 			for range w.requestSize(rng, i, churnGeometric) {
-				// A millisecond at least: an item leaves after it came.
+				// A millisecond at least: an item leaves after its arrival.
 				leaves := milliseconds(at + max(.001, lifetimes[i]*lognormal(life, churnItemSigma)))
 				a.deletes = append(a.deletes, leaves)
 			}
@@ -97,7 +97,7 @@ func thinned(rng *rand.Rand, rate, end float64) []float64 {
 }
 
 // addArrivals adds the creates and the deletes until end, in order of time; at
-// equal times deletes come first.
+// equal times deletes are first.
 func addArrivals(t *trace.Trace, arrivals []arrival, end float64) {
 	var requests []trace.Request
 	var times []float64

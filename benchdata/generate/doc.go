@@ -6,5 +6,5 @@
 // from a stream of its own, so that a parameter of the forecast, for instance,
 // leaves the true counts and the order of arrival as they are.
 //
-// It does not know policies, and reads and writes no files.
+// It does not depend on policies, and reads and writes no files.
 package generate

@@ -11,12 +11,12 @@ import (
 const (
 	linkOfCore  = 312_500_000 // bits a second of a node's uplink for each of its cores: 10 Gbit/s of 32
 	linkShare   = .8          // of the uplink is a node's capacity
-	egressSigma = 1.2         // of the logarithm of what a pod of an app sends
+	egressSigma = 1.2         // of the logarithm of the traffic that a pod of an app sends
 )
 
 // addEgress gives nodes uplinks in proportion to their cores and apps a lognormal traffic, so
-// that the declared replicas send a share of what the uplinks of the target can. What is more
-// than the smallest node takes is cut.
+// that the declared replicas send a share of the capacity of the target's uplinks. Demand
+// beyond the capacity of the smallest node is cut.
 func addEgress(rng *rand.Rand, inst *binpack.Instance, work []workload, fleet *nodePools, share float64) {
 	if share == 0 {
 		return

@@ -22,7 +22,7 @@ type Kind struct {
 	make   func(seed uint64, p values) *trace.Trace
 }
 
-// A Param is a number that changes what a [Kind] makes.
+// A Param is a number that changes the instances of a [Kind].
 type Param struct {
 	Name              string
 	Default, Min, Max float64
@@ -37,7 +37,7 @@ type Param struct {
 // Adding a kind is one file and one line here.
 var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib, wide}
 
-// Kinds lists what [Generate] can make.
+// Kinds lists the kinds of [Generate].
 func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Generate makes an instance of a kind. set overrides parameters by name.
@@ -119,7 +119,7 @@ func (k Kind) parse(set map[string]string) (values, error) {
 	return p, nil
 }
 
-// numbers is what the source of a trace states.
+// numbers are the parameters stated in the source of a trace.
 func (p values) numbers(params []Param) map[string]any {
 	out := map[string]any{}
 	for _, q := range params {
@@ -153,10 +153,10 @@ const (
 	streamRequests             // sizes, order and times of requests
 	streamLifetimes            // also scaling and roll-outs
 	streamFleet                // sizes of nodes
-	streamSoft                 // what pods prefer
+	streamSoft                 // preferences of pods
 	streamHard                 // hard spread over zones
-	streamEgress               // what pods send
-	streamPartners             // to whom
+	streamEgress               // traffic of pods
+	streamPartners             // targets of the traffic
 )
 
 func stream(seed, purpose uint64) *rand.Rand {
@@ -176,7 +176,7 @@ var totalParam = Param{
 }
 
 // knowTotal scales the forecast so that Σ expected·cpu is that of the counts: the
-// planner knows how much load there will be, but not which apps it comes from.
+// planner has the exact total load, but not the app that it comes from.
 func knowTotal(inst *binpack.Instance, counts []int64, p values) {
 	if p["total"] == 0 {
 		return
@@ -194,7 +194,7 @@ func knowTotal(inst *binpack.Instance, counts []int64, p values) {
 // gib is the unit in which the standard instances state memory, in bytes.
 const gib = int64(1) << 30
 
-// A spec is what one container asks for, and how often it occurs.
+// A spec is the request of one container, and its frequency.
 type spec struct {
 	cpu, memory int64 // cores, GiB
 	share       float64

@@ -54,13 +54,13 @@ const (
 const (
 	kubernetesLeast   = 30   // Deployments
 	kubernetesTop     = .2   // largest share of the volume that one Deployment declares
-	kubernetesLimited = .5   // largest share of the nodes that a limit may ask for
+	kubernetesLimited = .5   // largest share of the nodes that a limit may need
 	kubernetesPair    = 25   // Deployments to one exclusion
-	kubernetesPaired  = .8   // largest share of the nodes that an exclusion may ask for
-	kubernetesPods    = 4500 // declared at most, where the number of nodes is drawn
+	kubernetesPaired  = .8   // largest share of the nodes that an exclusion may need
+	kubernetesPods    = 4500 // declared at most, if the number of nodes is drawn
 )
 
-// cpuRequests are what pods ask for, in thousandths of a core.
+// cpuRequests are the requests of pods, in thousandths of a core.
 var cpuRequests = []spec{
 	{cpu: 50, share: .2},
 	{cpu: 100, share: .22},
@@ -78,7 +78,7 @@ type workload struct {
 	demand        []int64 // thousandths of a core, bytes, GPUs
 	weight        float64 // Pareto
 	replicas      int     // declared
-	amplitude     float64 // of the daily scaling; 0 = none
+	amplitude     float64 // of the daily scaling; 0 = no scaling
 	limit, spread int32
 	period        float64 // seconds
 	duration      float64 // seconds, mean
@@ -136,7 +136,7 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 }
 
 // drawWorkloads draws the Deployments, so many replicas of them that they fill the
-// target, and the cron jobs beside them.
+// target, and the cron jobs in addition to them.
 func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 	work := make([]workload, int(math.Round(kubernetesLeast*math.Pow(10, rng.Float64()))))
 	jobs := int(math.Round(float64(len(work)) * (.1 + .15*rng.Float64())))
@@ -186,8 +186,8 @@ func declared(work []workload) (pods float64) {
 	return pods
 }
 
-// constrain gives Deployments their limits and spreads. Where a limit would ask for too
-// many nodes, a later Deployment without one has it instead.
+// constrain gives Deployments their limits and spreads. If a limit would need too many
+// nodes, a later Deployment without one has it instead.
 func constrain(rng *rand.Rand, work []workload, fleet *nodePools) {
 	var owed []int32
 	for i := range work {

@@ -12,7 +12,7 @@ import (
 )
 
 // The large kinds are a cluster's mix of apps: a few of many containers, many
-// of few. They differ in what a container asks for and in the fleet.
+// of few. They differ in the requests of a container and in the fleet.
 var (
 	large = Kind{
 		Name:   "large",
@@ -61,7 +61,7 @@ func largeParams() []Param {
 	}, forecastParams()...)
 }
 
-// leastForecast is the least factor of a forecast that is not none.
+// leastForecast is the least factor of a forecast that is given.
 const leastForecast = .01
 
 func forecastParams() []Param {
@@ -71,7 +71,7 @@ func forecastParams() []Param {
 	}
 }
 
-// expected is the forecast of a true count: a negative one says that there is none.
+// expected is the forecast of a true count; negative = no forecast.
 func (p values) expected(count float64, rng *rand.Rand) float64 {
 	n := count * p["forecast"] * lognormal(rng, p["noise"])
 	if p["forecast"] == 0 {
@@ -113,7 +113,7 @@ const (
 
 	// largeShare of the machines of the volume bound is the most that one app,
 	// or two that exclude each other, may need by their limits: beyond it the
-	// volume bound would no longer be the limit of what can be reached.
+	// volume bound would no longer be the limit of the reachable.
 	largeShare = .8
 
 	day = 86400. // seconds
@@ -135,13 +135,13 @@ type population struct {
 //
 // Scale s shrinks the volume to s. Items per machine stay the same, so do the
 // shares of the machines that the largest apps and the largest requests cover
-// (cap 200·s, bursts 40·s). The number of apps goes with √s, and so does that
-// of the apps that arrive in bursts. With all 400 most apps would be left with
-// one container, where limits have no effect; with 400·s a machine with its 18
-// items, each excluding 4 apps, would be closed for most of the others. As
-// measured, the shape barely depends on it: Best-Fit needs 14.2 % more than
-// the volume bound at scale 1; at .2 it is 12.7 % with 400 apps, 14.5 % with
-// √s and 12.9 % with 400·s (40 seeds, two orders each).
+// (cap 200·s, bursts 40·s). The number of apps is proportional to √s, and so is
+// that of the apps that arrive in bursts. With all 400 most apps would be left
+// with one container, where limits have no effect; with 400·s a machine with
+// its 18 items, each excluding 4 apps, would be closed for most of the others.
+// As measured, the shape barely depends on it: Best-Fit needs 14.2 % more than
+// the volume bound at scale 1; at .2 it is 12.7 % with 400 apps, 14.5 % with √s
+// and 12.9 % with 400·s (40 seeds, two orders each).
 func newPopulation(seed uint64, p values, mix []spec, disk bool) population {
 	s := p["scale"]
 	apps := int(math.Round(largeApps * math.Sqrt(s)))
@@ -300,7 +300,7 @@ func makeLarge(seed uint64, p values, mix []spec, disk bool) *trace.Trace {
 	return t
 }
 
-// clip cuts the counts so that no limit asks for more than largeShare of the
+// clip cuts the counts so that no limit needs more than largeShare of the
 // machines of the volume bound. It takes a few containers of the largest apps.
 func clip(inst *binpack.Instance, counts []int64) {
 	for {

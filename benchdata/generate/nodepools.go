@@ -19,7 +19,7 @@ const (
 	nodePoolsFull = .7
 )
 
-// A nodeSize is what a cloud sells: cores, GiB of memory, GPUs.
+// A nodeSize is a size sold by a cloud: cores, GiB of memory, GPUs.
 type nodeSize struct{ cores, memory, gpus int64 }
 
 var (
@@ -94,7 +94,7 @@ func (f *nodePools) dimensions() int {
 	return 2
 }
 
-// draw draws what a pod without GPUs asks for, again and again until it fits a node
+// draw draws the request of a pod without GPUs, again and again until it fits a node
 // of some size, or of every size.
 func (f *nodePools) draw(rng *rand.Rand, every bool) []int64 {
 	all := 1<<len(f.shares) - 1
@@ -114,7 +114,7 @@ func (f *nodePools) drawPlain(rng *rand.Rand) []int64 {
 	return d
 }
 
-// drawGPU draws what a pod with GPUs asks for: at most its share of the node's cores
+// drawGPU draws the request of a pod with GPUs: at most its share of the node's cores
 // and memory, so that GPUs run out first.
 func (f *nodePools) drawGPU(rng *rand.Rand) []int64 {
 	c := f.capacity[len(f.sizes)-1]

@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// surgeShare of the items come at once in a roll-out.
+// surgeShare of the items arrive at once in a roll-out.
 const surgeShare = .25
 
 // surge is the size of a batch of a roll-out of n items.
 func surge(n int) int { return max(1, int(math.Ceil(surgeShare*float64(n)))) }
 
-// ready draws how many seconds old items stay beside the new ones of their batch.
+// ready draws how many seconds old items stay next to the new ones of their batch.
 func ready(rng *rand.Rand) float64 { return 20 + 70*rng.Float64() }
 
 // departuresParam belongs to kinds that only fill up without it.

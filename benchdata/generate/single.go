@@ -1,6 +1,6 @@
 package generate
 
-// singleParam belongs to kinds whose requests ask for several items.
+// singleParam belongs to kinds with requests of several items.
 var singleParam = Param{
 	Name: "single", Max: 1, Integer: true, Unstated: true,
 	Help: "1: every item is a request of its own, at the same time: as kube-scheduler gets the pods of a workload",

@@ -40,7 +40,7 @@ type smallApp struct {
 	limit, items int
 }
 
-// need is the number of machines that the limit asks for.
+// need is the number of machines that the limit needs.
 func (a smallApp) need() int { return (a.items + a.limit - 1) / a.limit }
 
 func makeSmall(seed uint64, p values) *trace.Trace {

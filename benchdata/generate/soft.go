@@ -7,7 +7,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// preferSoftly draws what the Deployments' pods prefer, the first apps of the instance.
+// preferSoftly draws the preferences of the Deployments' pods, the first apps of the
+// instance.
 func preferSoftly(rng *rand.Rand, inst *binpack.Instance, deployments int, p values) {
 	if p["soft"] == 0 {
 		return

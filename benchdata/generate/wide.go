@@ -12,8 +12,8 @@ import (
 // wideCapacity is the capacity of a machine of the kind wide in every dimension.
 const wideCapacity = 10_000
 
-// wide has many dimensions. Curves are what public traces of services show: the use of two
-// resources over a day, one dimension for each step.
+// wide has many dimensions. Curves are like public traces of services: the use of two resources over
+// a day, one dimension for each step.
 var wide = Kind{
 	Name: "wide",
 	Help: "many dimensions: curves of cpu and memory over a day, or items whose demands differ in every dimension",
@@ -44,7 +44,7 @@ var wide = Kind{
 }
 
 // curves adds apps with Pareto counts and draws n requests of an item each among them, in
-// random order. What an app uses swings around its level with one peak a day; most peak near the
+// random order. The use of an app swings around its level with one peak a day; most peak near the
 // hour that the instance has for all.
 func curves(rng, order *rand.Rand, inst *binpack.Instance, n int) []trace.Request {
 	dims, hour := len(inst.Dimensions), rng.Float64()
@@ -75,7 +75,7 @@ func curves(rng, order *rand.Rand, inst *binpack.Instance, n int) []trace.Reques
 }
 
 // vectors draws n items. All dimensions of an instance have one range, and an item's demands share a
-// part that is the instance's, from none to nearly all.
+// part that is the instance's, between 0 and nearly 1.
 func vectors(rng *rand.Rand, inst *binpack.Instance, n int) []trace.Request {
 	low := .01 + .14*rng.Float64()
 	width := .05 + .55*rng.Float64()

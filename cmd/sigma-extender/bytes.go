@@ -20,5 +20,5 @@ func (b *bytesValue) Set(text string) error {
 	return err
 }
 
-// Type is what help calls such a value.
+// Type is the name of such a value in help.
 func (b *bytesValue) Type() string { return "quantity" }

@@ -157,7 +157,7 @@ func run(ctx context.Context, o *options) error {
 	o.engine.Profile, o.engine.Top = "extender", extender.Levels
 	o.engine.Recorder = broadcaster.NewRecorder(scheme.Scheme, "sigma-extender")
 	var e *engine.Engine
-	o.engine.Leads = func() bool { return e.Decides() } // one beside a scheduler that waits is not asked
+	o.engine.Leads = func() bool { return e.Decides() } // an extender of a scheduler that waits for the lead is not called
 	e, err = engine.New(o.engine)
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	e.CompareWith(ctx, factory, server.Refresh)
 	all, ctx := errgroup.WithContext(ctx) // when one cannot go on, all end
-	all.Go(func() error {                 // calls meanwhile are answered with what is missing
+	all.Go(func() error {                 // calls meanwhile are answered with the reason to wait
 		e.Follow(ctx, factory)
 		_, err := e.Watch(ctx, config)
 		read.Store(err == nil)
@@ -192,10 +192,11 @@ func run(ctx context.Context, o *options) error {
 	return all.Wait()
 }
 
-// tellEvery is how often the log says what a start still waits for.
+// tellEvery is the period at which the log names the data that a start still
+// waits for.
 const tellEvery = 5 * time.Second
 
-// tellWaiting logs what is missing until nothing is, or ctx ends.
+// tellWaiting logs the missing data until it is complete, or ctx ends.
 func tellWaiting(ctx context.Context, every time.Duration, ready func() error) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -12,7 +12,7 @@ import (
 // tlsConfig is the configuration of the server for calls; nil = plain HTTP.
 func tlsConfig(o *options) (*tls.Config, error) {
 	if o.pages.CertFile == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // plain HTTP
 	}
 	config, err := page.TLS(o.pages.CertFile, o.pages.KeyFile)
 	if err != nil || o.clientCA == "" {

@@ -27,10 +27,11 @@ import (
 const (
 	defaultBind = "127.0.0.1:9907"
 	reportFile  = "report.json"
-	// looked is how often pods may come and go, and silent flows end.
+	// looked is the period at which new and deleted interfaces are found and silent flows end.
 	looked = time.Second
-	// gathered is how long records wait in the kernel's buffer, which holds ten thousand. To wait there for each took 4 % of a core
-	// at some hundred records a second: Go's scheduler looks after a thread that waits in the kernel, at first every 20 µs.
+	// gathered is how long records wait in the kernel's buffer, which holds ten thousand. To wait there for each took 4
+	// % of a core at some hundred records a second: Go's scheduler checks a thread that waits in the kernel, at first
+	// every 20 µs.
 	gathered = 100 * time.Millisecond
 )
 
@@ -205,7 +206,7 @@ func (o *options) run(ctx context.Context) error {
 	return errors.Join(all.Wait(), a.release())
 }
 
-// An agent's loop alone changes it; what others read is in last and evicted.
+// An agent is changed by its loop alone; other goroutines read last and evicted.
 type agent struct {
 	*options
 	uplink   string
@@ -218,8 +219,8 @@ type agent struct {
 	last     atomic.Pointer[observe.Report]
 	evicted  atomic.Uint64
 	written  map[string]bool // files of sizes
-	trouble  string          // of interfaces, that was told
-	told     uint64          // bytes, to the follower
+	trouble  string          // last reported error of interfaces
+	told     uint64          // bytes, reported to the follower
 }
 
 func (a *agent) loop(ctx context.Context, records <-chan flow.Record) error {
@@ -264,7 +265,7 @@ func (a *agent) complain(err error) {
 	}
 }
 
-// watch follows the interfaces that come and go.
+// watch watches the present interfaces.
 func (a *agent) watch() error {
 	list, err := node.Interfaces(a.interfaces)
 	if err != nil {
@@ -291,7 +292,7 @@ func (a *agent) look(now time.Time) {
 	a.watcher.Uplink(now, uplink.Sent)
 }
 
-// tell makes a report, and says it in the log, to readers and in files. The last one orders nothing.
+// tell makes a report, and publishes it in the log, to readers and in files. The last one orders nothing.
 func (a *agent) tell(now time.Time, last bool) error {
 	r, err := a.watcher.Report(now, a.uplink)
 	if err != nil {
@@ -322,7 +323,7 @@ func (a *agent) tell(now time.Time, last bool) error {
 	})
 }
 
-// saw tells the follower what was seen since the last report.
+// saw passes the traffic since the last report to the follower.
 func (a *agent) saw(r *observe.Report) {
 	t := follow.Traffic{Sizes: a.watcher.Sketch(), Bytes: int64(r.Bytes - a.told), Load: r.Load}
 	a.told = r.Bytes
@@ -332,7 +333,7 @@ func (a *agent) saw(r *observe.Report) {
 	a.follower.Saw(t)
 }
 
-// takeOver makes an order that is on this agent's, or says why there can be none.
+// takeOver makes an active order this agent's, or returns why no order is possible.
 func (a *agent) takeOver() error {
 	if err := node.Orderable(a.uplink, a.pins); err != nil {
 		return err
@@ -343,7 +344,7 @@ func (a *agent) takeOver() error {
 		return nil
 	case err != nil:
 		return err
-	case s.Uplink == "": // it is gone, and the first decision replaces the order
+	case s.Uplink == "": // it is deleted, and the first decision replaces the order
 		return nil
 	case len(s.Thresholds) != a.bands-1:
 		return fmt.Errorf("--bands %d: an order of %d bands is on; sigma-flow order off takes it off", a.bands, len(s.Thresholds)+1)
@@ -360,7 +361,7 @@ func (a *agent) turnOn(t flow.Thresholds) error {
 	return err
 }
 
-// apply makes a report's thresholds those in force, whatever is in force.
+// apply replaces the active thresholds by the report's, unless they are active already.
 func (a *agent) apply(r *observe.Report) error {
 	if r.Thresholds == "" {
 		return nil

@@ -8,10 +8,11 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/follow"
 )
 
-// firstBand is where hints are judged from while the uplink has no bands.
+// firstBand is the size from which hints are judged while the uplink has no bands.
 const firstBand = 100_000
 
-// A hinter is that of the follower, which knows what pods declare, and of the loop, which sees how large flows were.
+// A hinter is shared by the follower, which has the sizes that pods declare, and by the loop, which has the sizes of
+// ended flows.
 type hinter struct {
 	mu    sync.Mutex
 	known flow.Hinter

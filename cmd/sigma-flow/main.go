@@ -1,4 +1,4 @@
-// Command sigma-flow watches the flows of a node, says what they would gain from bands, and orders them.
+// Command sigma-flow watches the flows of a node, estimates their gain from bands, and orders them.
 package main
 
 import (
@@ -120,7 +120,7 @@ wrote to a folder (agent --out).`,
 	return cmd
 }
 
-// parseReport refuses what no agent wrote.
+// parseReport refuses texts that are not an agent's report.
 func parseReport(from string, text []byte) (*observe.Report, error) {
 	var r observe.Report
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -166,7 +166,7 @@ func checkCommand() *cobra.Command {
 	}
 }
 
-// check prints what there is, and fails where the agent would not run.
+// check prints the features of the machine, and fails if the agent would not run.
 func check(out io.Writer) error {
 	needs := node.Probe()
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -64,7 +64,7 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends what there is.
+// Collect sends the metrics that have a value.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, kind, v, labels...)

@@ -19,7 +19,7 @@ import (
 // mostFlows are those that a map may have room for, of 56 bytes each.
 const mostFlows = 1 << 24
 
-// defaultTrial is how long an order stays that nobody has said a time of.
+// defaultTrial is how long an order stays without --for.
 const defaultTrial = 10 * time.Minute
 
 type orderOptions struct {
@@ -116,7 +116,7 @@ func (o *orderOptions) check(ctx context.Context) (err error) {
 	return nil
 }
 
-// proposed are the thresholds that an agent would have in force.
+// proposed are the thresholds that an agent's report proposes.
 func proposed(ctx context.Context, from string) (string, error) {
 	text, err := fetch(ctx, from)
 	if err != nil {

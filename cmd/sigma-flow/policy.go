@@ -14,12 +14,12 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/node"
 )
 
-// linkShare is the share of its nominal rate that a link sends where nobody says a rate: packets have to wait here.
+// linkShare is the share of its nominal rate that a link sends if no rate is given: packets have to wait here.
 const linkShare = .95
 
 // A kernel is the node's, for policies.
 type kernel struct {
-	options node.OrderOptions // but for what settings say
+	options node.OrderOptions // except those that the policy sets
 	given   bool              // the rate of the options was given, and is not that of the link
 }
 

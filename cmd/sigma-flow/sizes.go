@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// leastSizes are what a file of sizes needs.
+	// leastSizes is the least number of flows for a file of sizes.
 	leastSizes = 30
 	// seenBy ends the first line of such a file.
 	seenBy = ", seen by sigma-flow agent"
@@ -24,8 +24,8 @@ const (
 	stale = 2 * time.Hour
 )
 
-// writeSizes writes a file for the node and each port, and takes away those of ports that are gone, also those that an agent
-// before has left.
+// writeSizes writes a file for the node and each port, and removes those of ports without sizes, also those left by an
+// agent before.
 func (a *agent) writeSizes(r *observe.Report) error {
 	present := map[string]bool{}
 	for key, sizes := range a.watcher.Sizes(leastSizes) {

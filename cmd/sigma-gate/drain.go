@@ -54,10 +54,10 @@ func newEnding(linger, drain time.Duration, token string, now func() (inside, wa
 }
 
 // ends reports whether the pod is about to end: callers then make another connection for their next request,
-// which goes to another pod.
+// and reach another pod.
 func (e *ending) ends() bool { return time.Now().UnixNano() < e.until.Load() }
 
-// lingers returns how long requests are taken after SIGTERM: not again where /drain has waited.
+// lingers returns how long requests are taken after SIGTERM: 0 if /drain has waited.
 func (e *ending) lingers() time.Duration {
 	if e.ends() {
 		return 0
@@ -89,7 +89,7 @@ func (e *ending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.wait(r.Context())
 }
 
-// known reports whether a call has the token. The time that it takes says nothing of the token.
+// known reports whether a call has the token. Its duration does not depend on the token.
 func (e *ending) known(r *http.Request) bool {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(e.token))
@@ -107,7 +107,7 @@ func (e *ending) begin() {
 	e.until.Store(time.Now().Add(2 * e.most()).UnixNano())
 }
 
-// end logs what is inside at the end of the first call that has waited.
+// end logs the number of requests inside at the end of the first call that has waited.
 func (e *ending) end(took time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,5 +1,5 @@
-// Command sigma-gate stands before a server in its pod, lets so many requests in at once
-// and no more, and measures what the pod takes. The limit may change while it runs.
+// Command sigma-gate is a proxy in front of a server in its pod. It limits the requests inside at
+// once, and measures the pod's usage. The limit may change while it runs.
 package main
 
 import (
@@ -241,8 +241,8 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
-// serve passes requests on until ctx ends, and for a while longer; what is under way then has the
-// rest of the time to end.
+// serve passes requests on until ctx ends, and for a while longer; then the requests in progress
+// have the rest of the time to end.
 func (o *options) serve(ctx context.Context, listener net.Listener, proxy *gate.Proxy) error {
 	failed := make(chan error, 1)
 	go func() { failed <- proxy.Serve(listener) }()

@@ -68,7 +68,7 @@ func (o *options) metricsPages(ctx context.Context, ready *atomic.Bool, measured
 	return mux
 }
 
-// waiting passes calls on that take up to most to answer, but none longer than ctx.
+// waiting passes on calls that take up to most to answer, but never longer than ctx.
 func waiting(ctx context.Context, most time.Duration, next http.Handler) http.Handler {
 	return serve.Slowly(most+pagePatience, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		until, cancel := context.WithCancel(r.Context())

@@ -138,7 +138,7 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	}
 }
 
-// complete fills in defaults and returns what is wrong, by flag.
+// complete fills in defaults and returns the error of a flag.
 func (o *options) complete(parts []string) error {
 	if o.verbosity < 0 {
 		return fmt.Errorf("--v %d: want 0 or more", o.verbosity)
@@ -212,8 +212,8 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 	return o.start(ctx, m, webhook)
 }
 
-// start runs a manager beside metrics and health: its own server of health knows no HTTPS,
-// its server of metrics waits for ever for slow callers, and other servers it starts when
+// start runs a manager next to metrics and health: its own server of health has no HTTPS,
+// its server of metrics waits for ever for slow callers, and it starts other servers when
 // its caches are filled, which takes longer than a liveness probe waits.
 func (o *options) start(ctx context.Context, m manager.Manager, webhook func() error) error {
 	all, ctx := errgroup.WithContext(ctx) // when one ends, all do

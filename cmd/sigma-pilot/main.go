@@ -1,5 +1,5 @@
-// Command sigma-pilot renews the PlacementPolicy of a cluster: it trains on what the scheduler
-// recorded, judges, promotes in steps, watches and goes back, as a PolicyPilot says.
+// Command sigma-pilot renews the PlacementPolicy of a cluster: it trains on the scheduler's
+// record, judges, promotes in steps, watches and rolls back, as a PolicyPilot defines.
 package main
 
 import (
@@ -96,7 +96,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// train is what the Job of a training runs.
+// train is the command of a training's Job.
 func train() *cobra.Command {
 	var state, training string
 	cmd := &cobra.Command{
@@ -113,7 +113,7 @@ func train() *cobra.Command {
 	return cmd
 }
 
-// complete fills in defaults and returns what is wrong, by flag.
+// complete fills in defaults and returns the error of a flag.
 func (o *options) complete() error {
 	if o.verbosity < 0 {
 		return fmt.Errorf("--v %d: want 0 or more", o.verbosity)

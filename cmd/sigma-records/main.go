@@ -4,16 +4,16 @@
 //
 //	sigma-records placement [SECTION…]     figures about placement policies; without names all
 //	sigma-records autoscaler [SIDE…]       autoscalers on simulated workloads
-//	sigma-records aware                    what AWARE claims, measured
+//	sigma-records aware                    the claims of AWARE, measured
 //	sigma-records safety                   the agent learned on hostile workloads, and others
-//	sigma-records concurrency              days with a learned capacity, beside hpa-70 and Knative's
-//	sigma-records validate                 the simulator beside theory and a real server
+//	sigma-records concurrency              days with a learned capacity, next to hpa-70 and Knative's
+//	sigma-records validate                 the simulator next to theory and a real server
 //	sigma-records summary                  docs/results.md from the pages, nothing is measured
 //
-// It runs in the module's root. Public sets are read where SIGMA_DATA points; without it
-// the pages say what was left out. A section replaces its page when it has ended, so
-// a failed or interrupted run keeps the old one. Exit codes: 0 done, 1 failed, 2 wrong use,
-// 130 interrupted.
+// It runs in the module's root. Public sets are read from SIGMA_DATA; without it the pages
+// name the sets left out. A section replaces its page when it has ended, so a failed or
+// interrupted run keeps the old one. Exit codes: 0 done, 1 failed, 2 wrong use, 130
+// interrupted.
 package main
 
 import (

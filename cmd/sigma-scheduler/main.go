@@ -22,7 +22,7 @@ import (
 
 func main() { os.Exit(cli.Run(app.NewSchedulerCommand(plugins()...))) }
 
-// plugins are those that a profile may name beside upstream's.
+// plugins are those that a profile may name in addition to upstream's.
 func plugins() []app.Option {
 	return []app.Option{
 		app.WithPlugin(sigma.Name, sigma.New),

@@ -5,5 +5,6 @@
 // everything else to standard error. The exit code is 0 for success, 1 for a
 // failure, 2 for wrong use, and 130 after an interrupt.
 //
-// Size: one file a command, flags and help with it; what a command does is in packages of its own.
+// Size: one file a command, flags and help with it; the work of a command is in packages of its
+// own.
 package main

@@ -48,7 +48,7 @@ func (a *app) explainPod(cmd *cobra.Command, f *explainFlags) error {
 	return a.show(f.format, view)
 }
 
-// question returns the decision to explain, and the policy to ask.
+// question returns the decision to explain, and the policy to score it.
 func (f *explainFlags) question(ctx context.Context, catalog *compare.Catalog) (*snapshot.Question, compare.Found, error) {
 	if len(f.logs) > 0 {
 		q, err := snapshot.AskLog(f.logs, f.pod)

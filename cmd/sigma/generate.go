@@ -161,7 +161,7 @@ func (a *app) write(show *progress, t *trace.Trace, path string) error {
 func replaceable(t *trace.Trace, path string) error {
 	text, err := os.ReadFile(filepath.Join(path, "trace.yaml"))
 	if err != nil {
-		return nil //nolint:nilerr // no trace folder: writing says what else is wrong
+		return nil //nolint:nilerr // no trace folder: writing reports any other error
 	}
 	var old struct {
 		Source struct {

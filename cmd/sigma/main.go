@@ -60,8 +60,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // An app is one invocation.
 type app struct {
 	stdout, stderr io.Writer
-	// running says that flags and arguments were accepted: errors before that
-	// come from the command line.
+	// running is set once flags and arguments were accepted: errors before are
+	// errors of the command line.
 	running     bool
 	maxUnpacked size
 }

@@ -115,13 +115,13 @@ best are behind the guard of memory. The same flags give the same figures.`,
 	return cmd
 }
 
-// concurrencyAdvice is what `sigma mpa concurrency recommend` prints.
+// concurrencyAdvice is the output of `sigma mpa concurrency recommend`.
 type concurrencyAdvice struct {
 	capacity.Capacity
 	Windows int `json:"windows"`
 	Next    int `json:"next"` // the limit to try next
-	// Sizes are what pods of other cores would take, and Within what they take within the
-	// SLO, the cheapest a request first.
+	// Sizes are the capacities of pods with other cores, and Within their capacities within the SLO, the
+	// cheapest a request first.
 	Sizes  []capacity.Capacity `json:"sizes,omitempty"`
 	Within []withinSLO         `json:"within,omitempty"`
 }
@@ -231,7 +231,7 @@ The learners, ` + capacity.Default + ` by default:
 	return cmd
 }
 
-// knative prints what a Knative Service has to say: the hard limit, and requests a second in a pod to scale by.
+// knative prints the settings of a Knative Service: the hard limit, and requests a second in a pod to scale by.
 func (c *concurrencyAdvice) knative(w io.Writer) error {
 	within := c.Within[0]
 	setting := knative.SettingOf(within.Limit, within.Rate)

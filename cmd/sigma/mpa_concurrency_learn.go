@@ -22,7 +22,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
 
-// concurrencyTrial is a row of what `sigma mpa concurrency learn` tried.
+// concurrencyTrial is a trial of `sigma mpa concurrency learn`.
 type concurrencyTrial struct {
 	Limit   int             `json:"limit"`
 	Rate    float64         `json:"rate"`    // answers a second
@@ -120,7 +120,7 @@ The learners, ` + capacity.Default + ` by default:
 					concurrencyAdvice
 					Trials []concurrencyTrial `json:"trials"`
 					Former int                `json:"former"` // limit; 0 = any number
-					Left   int                `json:"left"`   // limit that is in force now
+					Left   int                `json:"left"`   // active limit
 				}{advice, l.trials, former, left})
 			}
 			l.table(a.stdout)
@@ -203,7 +203,7 @@ func (l *learning) run(ctx context.Context, learner capacity.Learner, tried func
 // trial measures until the throughput is known well enough. The first window after a change
 // is left out: requests of the limit before are inside.
 func (l *learning) trial(ctx context.Context, limit int) (capacity.Window, error) {
-	const patience = 20 // windows that are none
+	const patience = 20 // refused windows
 	var t capacity.Trial
 	for none, first := 0, true; ; first = false {
 		w, err := l.measure(ctx)

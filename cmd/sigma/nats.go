@@ -16,7 +16,7 @@ import (
 )
 
 // Secrets may also come from the environment, as from a Kubernetes Secret. On the
-// command line other users of the machine would see them.
+// command line, other users of the machine would see them.
 const (
 	tokenVariable    = "SIGMA_NATS_TOKEN"
 	userVariable     = "SIGMA_NATS_USER"
@@ -54,10 +54,10 @@ func (f *natsFlags) addListen(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.anonymous, "allow-anonymous", false, "with --listen: accept every client that can reach the port")
 }
 
-// remote says whether there is a server at all.
+// remote reports whether there is a server at all.
 func (f *natsFlags) remote() bool { return f.url != "" || f.listen != "" }
 
-// check refuses flags that do not go together.
+// check refuses flags that exclude each other.
 func (f *natsFlags) check() error {
 	if !f.remote() {
 		for _, given := range []struct{ name, value string }{
@@ -162,8 +162,8 @@ func (f *natsFlags) access() (remote.Access, error) {
 	return a, nil
 }
 
-// distribute leaves evaluations to workers elsewhere if the flags say so. The caller
-// calls disconnect after the training.
+// distribute leaves evaluations to workers elsewhere if the flags demand it. The
+// caller calls disconnect after the training.
 func (f *natsFlags) distribute(ctx context.Context, cfg *train.Config, say func(string)) (disconnect func(), err error) {
 	if !f.remote() {
 		return func() {}, nil
@@ -215,7 +215,7 @@ func (f *natsFlags) connect(ctx context.Context, access remote.Access, say func(
 	}, nil
 }
 
-// workerCommand is what to type on another machine.
+// workerCommand is the command to type on another machine.
 func (f *natsFlags) workerCommand(server *remote.Server) string {
 	command := "sigma worker --nats " + server.URL()
 	if server.Fingerprint() != "" {

@@ -9,7 +9,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// planSite is what a plan is made of beside a trace, and the object that it is written to.
+// planSite holds the inputs of a plan in addition to a trace, and the object that it is
+// written to.
 type planSite struct {
 	manifests []string
 	manifest.Options
@@ -36,7 +37,7 @@ func (f *planSite) check(repack bool) error {
 	return regular("object", f.object.Path)
 }
 
-// addManifests adds to a trace what is to come of the manifests.
+// addManifests adds to a trace the future pods of the manifests.
 func (a *app) addManifests(traces []*trace.Trace, f *planSite) error {
 	if len(f.manifests) == 0 {
 		return nil

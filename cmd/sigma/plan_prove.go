@@ -24,7 +24,7 @@ func findSolver(name string) error {
 	return nil
 }
 
-// checkModels refuses traces whose integer programs are asked for and say too little.
+// checkModels refuses traces that lack data for the requested integer programs.
 func (f *planFlags) checkModels(traces []*trace.Trace) error {
 	name := "--mps"
 	if f.prove != "" {
@@ -59,7 +59,7 @@ func (a *app) prove(ctx context.Context, p *compare.Plan, f planFlags) error {
 		return nil
 	}
 	err := p.Ask(ctx, f.proveSeconds)
-	if err != nil && ctx.Err() == nil { // else the plan is what there is
+	if err != nil && ctx.Err() == nil { // else the plan is kept without a proof
 		return fmt.Errorf("--prove %s: %w", f.prove, err)
 	}
 	return nil

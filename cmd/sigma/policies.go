@@ -14,7 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// policiesHelp lists what --policy takes.
+// policiesHelp lists the values of --policy.
 var policiesHelp = `A policy is one of
   ` + wrap(compare.Names(), 76) + `
 or a policy file, as "sigma train" writes it (a path with a / or ending in
@@ -37,7 +37,7 @@ func wrap(names []string, width int) string {
 	return b.String()
 }
 
-// policyFlags are the flags that change what a policy's name means.
+// policyFlags are the flags that change the meaning of a policy's name.
 type policyFlags struct{ knowledge, ties string }
 
 func (f *policyFlags) add(flags *pflag.FlagSet) {
@@ -46,7 +46,7 @@ func (f *policyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ties, "ties", "random", "how upstream's strategies break ties: random (by --seed, as upstream does) or position")
 }
 
-// catalog is the catalog of policies that the flags ask for.
+// catalog is the catalog of policies with the flags applied.
 func (f *policyFlags) catalog(seed uint64) (compare.Catalog, error) {
 	if err := oneOf("ties", f.ties, "random", "position"); err != nil {
 		return compare.Catalog{}, err

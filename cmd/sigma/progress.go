@@ -85,7 +85,7 @@ func (p *progress) run(stop chan struct{}) {
 	}
 }
 
-// set says how many units are done; note is shown beside them.
+// set sets the number of units done; note is shown next to it.
 func (p *progress) set(done int, note string) {
 	p.mu.Lock()
 	p.done, p.note = done, note
@@ -131,7 +131,7 @@ func (p *progress) show() {
 	p.shown = true
 }
 
-// text is the line: how much is done, how fast, what was found, how long it will take.
+// text is the line: the work done, its rate, the note, and the remaining time.
 func (p *progress) text(spent time.Duration) string {
 	done := p.done
 	if p.total > 0 {
@@ -198,7 +198,7 @@ func quietFlag(flags *pflag.FlagSet, quiet *bool) {
 	flags.BoolVar(quiet, "quiet", false, "no progress")
 }
 
-// An interruptedError says what exists after an interrupt.
+// An interruptedError describes the state after an interrupt.
 type interruptedError struct{ text string }
 
 func (e *interruptedError) Error() string { return "interrupted: " + e.text }

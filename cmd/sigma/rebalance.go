@@ -150,7 +150,7 @@ func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalan
 	return nil
 }
 
-// moved is what a rebalance found.
+// moved is the result of a rebalance.
 type moved interface {
 	WriteMoves(io.Writer) error
 	Print(io.Writer) error

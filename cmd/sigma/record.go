@@ -89,7 +89,7 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 	return cmd
 }
 
-// goesOn reports what differs from the record that there is: days of both would be one trace.
+// goesOn reports a difference from the existing record: days of both would be one trace.
 func (f *recordFlags) goesOn(s *ledger.Start) error {
 	switch {
 	case s == nil:
@@ -107,7 +107,8 @@ func (f *recordFlags) goesOn(s *ledger.Start) error {
 // late is how long before midnight an end means that nothing is to be done before midnight.
 const late = 5 * time.Minute
 
-// end is when to end. A Job of each day that is begun again, or by hand, ends with the day.
+// end is the time at which to end. A Job of each day that is begun again, or by hand, ends
+// with the day.
 func (f *recordFlags) end(now time.Time) (time.Time, error) {
 	switch {
 	case f.lasting > 0:
@@ -177,7 +178,7 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 				return err
 			}
 			if err := s.Complete(context.WithoutCancel(ctx)); err != nil {
-				tell(err.Error()) // it is tried again, and what comes is recorded
+				tell(err.Error()) // it is tried again, and later events are recorded
 			}
 			for _, g := range s.List() {
 				if g.Gap != "" {

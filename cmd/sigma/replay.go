@@ -175,7 +175,7 @@ func (a *app) runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Polic
 	return run, err
 }
 
-// violated is the error of broken constraints; nil for none.
+// violated is the error of broken constraints; nil if n is 0.
 func violated(n int) error {
 	if n == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
-// moreFilesOf lets arguments follow a flag as further files, as a shell's pattern gives
-// them; without the flag there are none.
+// moreFilesOf allows arguments after a flag as further files, as a shell's pattern
+// gives them; without the flag it allows none.
 func moreFilesOf(flag string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed(flag) {

@@ -53,7 +53,7 @@ worth it, or with "sigma train".`,
 	return root
 }
 
-// shell is what the commands on a cluster need of this program.
+// shell is the interface of this program for the commands on a cluster.
 func (a *app) shell() operate.Shell {
 	return operate.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Access: addAccess}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// clusterFlags say how to reach a cluster and what an app is.
+// clusterFlags define the access to a cluster and the label of an app.
 type clusterFlags struct {
 	access   snapshot.Access
 	appLabel string
@@ -124,7 +124,7 @@ in .tar.gz is one file.`,
 	cmd.MarkFlagsMutuallyExclusive("scheduler", "watch") // a recording marks nothing
 	cmd.MarkFlagsMutuallyExclusive("max-grace-period", "watch")
 	f.egress.add(flags)
-	cmd.MarkFlagsMutuallyExclusive("egress", "watch") // what is sent is known of now
+	cmd.MarkFlagsMutuallyExclusive("egress", "watch") // traffic is known for the present only
 	quietFlag(flags, &f.quiet)
 	f.cluster.add(flags)
 	return cmd

@@ -18,13 +18,14 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// sentQuery asks for what each pod sent: the 95th percentile of its five-minute rates over a day.
+// sentQuery returns the traffic that each pod sent: the 95th percentile of its five-minute rates
+// over a day.
 const sentQuery = `8 * quantile_over_time(0.95, (sum by (namespace, pod) (rate(container_network_transmit_bytes_total{interface!="lo", pod!=""}[5m])))[1d:5m])`
 
 // sentTimeout bounds the query: a day of every pod is read.
 const sentTimeout = 2 * time.Minute
 
-// egressFlags say whether and how a snapshot counts what pods send.
+// egressFlags define whether and how a snapshot counts the traffic that pods send.
 type egressFlags struct {
 	on         bool
 	prometheus string
@@ -68,7 +69,7 @@ func (f *egressFlags) read(ctx context.Context, flags *pflag.FlagSet) (*snapshot
 	return e, err
 }
 
-// sent asks a Prometheus what pods sent, by namespace/name.
+// sent queries a Prometheus for the traffic that pods sent, by namespace/name.
 func sent(ctx context.Context, url string) (map[string]float64, error) {
 	client, err := api.NewClient(api.Config{Address: url})
 	if err != nil {

@@ -312,8 +312,8 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	return nil
 }
 
-// train returns a function that saves what the search found and describes it; nil when
-// it found nothing.
+// train returns a function that saves the result of the search and describes it; nil
+// without a result.
 func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swarm.Stats) (string, error), err error) {
 	if len(cfg.Objectives) == 0 {
 		object, err := train.Run(ctx, cfg)

@@ -29,7 +29,7 @@ const (
 	drawn = flow.WindowSizes / 3
 )
 
-// A Verdict is what became of a node's sketch.
+// A Verdict is the result of checking a node's sketch.
 type Verdict string
 
 // The verdicts.
@@ -37,7 +37,7 @@ const (
 	Taken     Verdict = "taken"
 	Replayed  Verdict = "replayed"  // its number is not above that of one before
 	Future    Verdict = "future"    // it ends in the future
-	Old       Verdict = "old"       // it was written long ago, by an agent that is gone
+	Old       Verdict = "old"       // it was written long ago, by an agent that no longer runs
 	Malformed Verdict = "malformed" // it has numbers that make no sense
 	Orphaned  Verdict = "orphaned"  // of a node without a policy
 )
@@ -60,7 +60,7 @@ type said struct {
 	taken   int64     // number of the one that was taken last
 }
 
-// A learner is what is known of a policy's flows.
+// A learner is the state of a policy's flows.
 type learner struct {
 	window  flow.Window
 	decider flow.Decider
@@ -74,11 +74,11 @@ type learner struct {
 	pending flow.Sketch // since then
 	load    float64     // sum of loads weighted by bits
 	bits    float64     // sum of the weights
-	loads   int         // how many were said
+	loads   int         // number of loads reported
 }
 
-// Step takes what nodes have said since the last step, and returns policies with the status that they should have, where
-// that is another than they have. What fails for one policy does not stop the others.
+// Step takes the sketches of nodes since the last step, and returns the policies whose status changes, with the new
+// status. An error of one policy does not stop the others.
 func (c *Central) Step(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) ([]*v1alpha1.FlowPolicy, error) {
 	if c.Verdicts == nil {
 		c.Verdicts = map[Verdict]int{}
@@ -124,7 +124,7 @@ func (c *Central) Step(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*
 	return changed, errors.Join(errs...)
 }
 
-// listen adds the new sketches of nodes to what is pending for their policies.
+// listen adds the new sketches of nodes to the pending ones of their policies.
 func (c *Central) listen(now time.Time, policies []*v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) {
 	rates := map[types.UID]float64{}
 	for _, p := range policies {
@@ -141,7 +141,7 @@ func (c *Central) listen(now time.Time, policies []*v1alpha1.FlowPolicy, nodes [
 		case !known && is.written.Before(now): // this central has just begun
 			is.at = is.written
 		case !known || !is.written.Equal(before.written):
-			is.at = now // whatever its clock says
+			is.at = now // regardless of the node's clock
 		}
 		if t := n.Status.Traffic; t != nil && n.ResourceVersion != before.version && t.Number != before.looked {
 			v := c.verdict(now, n, before.taken)
@@ -177,7 +177,7 @@ func (c *Central) verdict(now time.Time, n *v1alpha1.NodeFlows, last int64) Verd
 	return Taken
 }
 
-// take adds what a node saw. The rate is that of the policy, or 0.
+// take adds the traffic of a node. The rate is that of the policy, or 0.
 func (l *learner) take(t *v1alpha1.NodeTraffic, rate float64) {
 	l.pending.Merge(flow.Sketch{First: int(t.First), Counts: t.Counts})
 	load := math.NaN()
@@ -248,9 +248,9 @@ func seed(uid types.UID) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
-// taken is the sequence number to go on from. It is above that of the status where a node has a larger one: somebody has
-// written an older status, or the policy has been restored from a copy. It is below it where no node can have that one:
-// agents refuse what is far ahead.
+// taken is the sequence number to continue from. It is above that of the status if a node has a larger one: somebody
+// has written an older status, or the policy has been restored from a copy. It is below it if no node can have that
+// one: agents refuse numbers far ahead.
 func taken(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) int64 {
 	most, last := p.Status.Sequence, int64(0)
 	for _, n := range nodes {
@@ -288,7 +288,7 @@ func agreed(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) flow.Thresholds
 	return nil
 }
 
-// write writes the thresholds. A change has the next sequence number, which is above what any node has.
+// write writes the thresholds. A change has the next sequence number, which is above that of any node.
 func (l *learner) write(s *v1alpha1.FlowPolicyStatus, p *v1alpha1.FlowPolicy) {
 	s.ObservedGeneration = p.Generation
 	s.Search = l.search

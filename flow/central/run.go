@@ -62,7 +62,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	}
 }
 
-// step writes the status of policies whose status is not what it should be.
+// step writes the status of policies whose status is out of date.
 func (r *Runner) step(ctx context.Context, c *Central) error {
 	var policies v1alpha1.FlowPolicyList
 	if err := r.client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
@@ -83,11 +83,12 @@ func (r *Runner) step(ctx context.Context, c *Central) error {
 	}
 	changed, err := c.Step(r.Now(), ps, ns)
 	for _, p := range changed {
-		// Only onto what was read: a leader that has lost its lease writes nothing over the next one.
+		// Only onto the version read: a leader that has lost its lease does not overwrite the next
+		// one.
 		patch := client.MergeFromWithOptions(present[p.Name], client.MergeFromWithOptimisticLock{})
 		was := present[p.Name].Status.Sequence
 		switch wrong := r.client.Status().Patch(ctx, p, patch); {
-		case apierrors.IsConflict(wrong) || apierrors.IsNotFound(wrong): // the next step sees what is there now
+		case apierrors.IsConflict(wrong) || apierrors.IsNotFound(wrong): // the next step reads the present version
 		case wrong != nil:
 			err = errors.Join(err, fmt.Errorf("FlowPolicy %s: %w", p.Name, wrong))
 		case p.Status.Sequence != was:

@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
-// Reasons of the condition Active, beside those of a node's condition Shaping.
+// Reasons of the condition Active, in addition to those of a node's condition Shaping.
 const (
 	reasonNoNodes     = "NoNodes"
 	reasonOlderPolicy = "OlderPolicy"
@@ -87,7 +87,7 @@ func (c *Central) judge(now time.Time, p *v1alpha1.FlowPolicy, nodes []*v1alpha1
 	}
 }
 
-// why says why no node is ordered.
+// why is the reason why no node is ordered.
 func why(p *v1alpha1.FlowPolicy, nodes int, reason, trouble string) (string, string) {
 	switch {
 	case nodes == 0:
@@ -102,7 +102,7 @@ func why(p *v1alpha1.FlowPolicy, nodes int, reason, trouble string) (string, str
 	return reasonWaiting, "no node has said yet that it orders its uplink"
 }
 
-// stillOrdered says how many silent nodes may be ordered, and one of them.
+// stillOrdered reports how many silent nodes may be ordered, and names one of them.
 func stillOrdered(n int32, one string) string {
 	if n == 1 {
 		return "1 silent node was ordered when it was last heard of, and may still be: " + one
@@ -110,8 +110,9 @@ func stillOrdered(n int32, one string) string {
 	return fmt.Sprintf("%d silent nodes were ordered when they were last heard of, and may still be: %s and others", n, one)
 }
 
-// canary is the node nearest to the share of a canary that takes none, or empty. It stays the same for as long as it follows
-// the policy, also while it is silent: its kernel goes on. So does that of a silent node in the share.
+// canary is the node nearest to the share of a canary if no node is in the share, or empty. It stays the same for as
+// long as it follows the policy, also while it is silent: its kernel still shapes. So does that of a silent node in the
+// share.
 func canary(p *v1alpha1.FlowPolicy, list, silent []*v1alpha1.NodeFlows) string {
 	if p.Spec.Mode != v1alpha1.Canary {
 		return ""
@@ -132,7 +133,7 @@ func canary(p *v1alpha1.FlowPolicy, list, silent []*v1alpha1.NodeFlows) string {
 	return least
 }
 
-// passedOver says which nodes an older policy has.
+// passedOver names the nodes that follow an older policy.
 func passedOver(p *v1alpha1.FlowPolicy, nodes []*v1alpha1.NodeFlows) string {
 	var names []string
 	for _, n := range nodes {

@@ -21,16 +21,16 @@ import (
 
 // A Kernel orders the flows of a node's uplink. Every order in it is the follower's.
 type Kernel interface {
-	// Order puts settings in force, at once and as a whole, and returns their ID. An error that is a [Refused] has a reason of
-	// its own; what was in force before stays.
+	// Order activates settings, at once and as a whole, and returns their ID. An error that is a [Refused] has a reason
+	// of its own; the settings active before stay.
 	Order(s Settings) (id uint64, err error)
-	// Hint makes these the sizes of flows in the order that is on, in the place of all others.
+	// Hint makes these the sizes of flows in the active order, in place of all others.
 	Hint(h flow.Hints) error
 	// Scope makes these the addresses whose flows are in bands by bytes, in the order that is on; nil makes it all.
 	Scope(scope []netip.Addr) error
-	// Off takes the order off and leaves the uplink as it was found. It is no error where none is on.
+	// Off removes the order and leaves the uplink as it was found. It is no error if there is no order.
 	Off() error
-	// State says what is on.
+	// State returns the state of the order.
 	State() (State, error)
 }
 
@@ -64,17 +64,17 @@ type Refused struct {
 	Err    error
 }
 
-// Error is that of what it holds.
+// Error is that of the error it wraps.
 func (r *Refused) Error() string { return r.Err.Error() }
 
 // Unwrap returns it.
 func (r *Refused) Unwrap() error { return r.Err }
 
-// A Follower makes a kernel do what policies say of its node. One goroutine at a time uses it.
+// A Follower makes a kernel follow the policies of its node. One goroutine at a time uses it.
 type Follower struct {
 	Node   string
 	Kernel Kernel
-	Hints  flow.Hints // that may be used now, where the policy wants any
+	Hints  flow.Hints // that may be used now, if the policy enables hints
 	// Scope returns the addresses of the node's pods in namespaces with such labels, in their order and not nil. It reports false
 	// while it does not know them.
 	Scope func(namespaces labels.Selector) (scope []netip.Addr, known bool)
@@ -82,24 +82,24 @@ type Follower struct {
 	uid        types.UID // of the policy that is followed
 	generation int64     // that was taken last
 	sequence   int64
-	found      flow.Thresholds // those of the sequence; nil: none, or not known after a restart
+	found      flow.Thresholds // those of the sequence; nil: none, or unknown after a restart
 	refused    int64
-	complaint  string // of the last refusal; empty: what was given last was taken
+	complaint  string // of the last refusal; empty: the last object was taken
 	counted    string // resource version of the object that was refused last
 	plan       *plan  // nil: the kernel stays as it is
 	applied    *Settings
 	appliedOf  types.UID   // the policy of applied
 	appliedID  uint64      // in the kernel
-	hinting    bool        // the policy that was taken last wants hints, or to know of them
-	hinted     *flow.Hints // in the kernel; nil: nobody knows
+	hinting    bool        // the policy that was taken last enables hints, or their judgement
+	hinted     *flow.Hints // in the kernel; nil: unknown
 
-	tried    *Settings // that could not be put in force
+	tried    *Settings // that could not be activated
 	why      error
 	attempts int // at them
 	pause    int // calls until the next
 }
 
-// A plan is what the kernel is to do.
+// A plan is the target state of the kernel.
 type plan struct {
 	order    bool
 	settings Settings
@@ -109,13 +109,13 @@ type plan struct {
 	message    string
 }
 
-// Resume begins where the agent was that wrote the status before it ended: what is older than that is refused.
+// Resume continues from the state of the agent that wrote the status before it ended: older objects are refused.
 func (f *Follower) Resume(s *v1alpha1.NodeFlowsStatus) {
 	f.uid, f.generation, f.sequence, f.refused = s.PolicyUID, s.ObservedGeneration, s.Sequence, s.Refused
 }
 
-// Follow makes the kernel do what the policies say of a node of these labels. It returns the status of the node, but for
-// its times and its traffic.
+// Follow makes the kernel follow the policies of a node of these labels. It returns the status of the node, except its
+// times and its traffic.
 func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, node map[string]string) v1alpha1.NodeFlowsStatus {
 	own, others := v1alpha1.Own(policies, node)
 	var s v1alpha1.NodeFlowsStatus
@@ -140,13 +140,14 @@ func (f *Follower) Follow(policies []*v1alpha1.FlowPolicy, node map[string]strin
 	return s
 }
 
-// longestPauses is the most calls of Follow between attempts at what fails.
+// longestPauses is the most calls of Follow between attempts of a failing order.
 const longestPauses = 32
 
-// mostPassedOver is how many a status has room for.
+// mostPassedOver is the number for which a status has room.
 const mostPassedOver = 16
 
-// take takes what a policy says, as far as it is newer than what was taken before and can be carried out, or orders nothing.
+// take takes the spec and the status of a policy, as far as they are newer than those taken before and valid, or order
+// nothing.
 func (f *Follower) take(p *v1alpha1.FlowPolicy) {
 	if p.UID != f.uid {
 		if f.uid != "" {
@@ -156,8 +157,8 @@ func (f *Follower) take(p *v1alpha1.FlowPolicy) {
 	}
 	f.complaint = ""
 	settings, err := f.settings(p)
-	// The way back is always open: a spec that orders nothing is taken whatever else it says, and also where it is older, as
-	// after the restore of a copy.
+	// Turning off is always possible: a spec that orders nothing is taken whatever its other fields, and also if it is
+	// older, as after the restore of a copy.
 	if off := p.Spec.Mode == v1alpha1.Disabled || p.Spec.Mode == v1alpha1.Observe; err != nil && !off {
 		f.complain(p, "the policy's spec: "+err.Error())
 		return
@@ -204,7 +205,7 @@ func (f *Follower) complain(p *v1alpha1.FlowPolicy, why string) {
 	}
 }
 
-// settings are those of a spec. Thresholds are nil where it has none.
+// settings are those of a spec. Thresholds are nil if it has none.
 func (f *Follower) settings(p *v1alpha1.FlowPolicy) (Settings, error) {
 	spec := &p.Spec
 	s := Settings{Floor: cmp.Or(spec.FloorPercent, .1) / 100, DSCP: spec.DSCP}
@@ -243,9 +244,9 @@ func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
 	switch {
 	case s.Sequence < f.sequence:
 		return fmt.Errorf("sequence %d comes after %d", s.Sequence, f.sequence)
-	case s.Sequence-f.sequence > v1alpha1.FarAhead: // all that come would be refused after it
+	case s.Sequence-f.sequence > v1alpha1.FarAhead: // all later ones would be refused after it
 		return fmt.Errorf("sequence %d is far above %d", s.Sequence, f.sequence)
-	case len(t) == 0: // none are found yet for this number of bands
+	case len(t) == 0: // there are none yet for this number of bands
 		f.sequence = s.Sequence
 		return nil
 	case len(t) != int(p.Spec.Bands)-1 && s.ObservedGeneration < p.Generation: // of the spec before
@@ -260,7 +261,7 @@ func (f *Follower) takeStatus(p *v1alpha1.FlowPolicy) error {
 	return nil
 }
 
-// carryOut makes the kernel do what the plan says, and says what it does.
+// carryOut makes the kernel follow the plan, and returns the condition that describes it.
 func (f *Follower) carryOut(s *v1alpha1.NodeFlowsStatus) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionShaping, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFailed, ObservedGeneration: f.generation}
 	state, err := f.Kernel.State()
@@ -344,14 +345,14 @@ func (f *Follower) change(state State) (State, error) {
 		applied := f.plan.settings
 		f.applied, f.appliedOf = &applied, f.uid
 	} else if state.On && !state.Shaping {
-		// Somebody has put a queueing discipline of his own in the place: the program goes too.
+		// Somebody has put another queueing discipline in the place: the program is removed too.
 		err = errors.Join(err, f.Kernel.Off())
 	}
 	return f.after(err)
 }
 
-// order puts settings in force. What fails is tried again after a pause, the longer the more attempts have failed: each loads
-// a program. A refusal costs nothing and may end at any time.
+// order activates settings. A failed attempt is repeated after a pause, the longer the more attempts have failed: each
+// loads a program. A refusal costs nothing and may end at any time.
 func (f *Follower) order(s Settings) error {
 	if f.tried == nil || !f.tried.equal(s) {
 		f.tried, f.attempts, f.pause = &s, 0, 0
@@ -385,7 +386,7 @@ func (f *Follower) findScope() (known bool) {
 	return f.plan.settings.Scope != nil
 }
 
-// sameScope tells nobody's from everybody's.
+// sameScope reports whether two scopes are equal; an empty one differs from nil, which is all.
 func sameScope(a, b []netip.Addr) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
 func (f *Follower) off() (State, error) {

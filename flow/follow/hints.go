@@ -20,15 +20,16 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 )
 
-// A Hinter knows which of the sizes that pods declare, or that their flows had before, are right. The Runner calls it from one goroutine.
+// A Hinter judges the sizes that pods declare, or that their flows had before. The Runner calls it from one goroutine.
 type Hinter interface {
-	// Declare takes all that pods of the node declare now, and whose the addresses are.
+	// Declare takes all present declarations of the node's pods, with the owners of the addresses.
 	Declare(now time.Time, all []flow.Declaration)
 	// Trusted are the sizes that may be used now.
 	Trusted() flow.Hints
 }
 
-// hints are the sizes that may be used, nil while no policy wants any. Pods are watched from the first policy on that does.
+// hints are the sizes that may be used, nil while no policy enables any. Pods are watched from the first policy on that
+// does.
 func (r *Runner) hints(ctx context.Context) flow.Hints {
 	h, now := r.options.Hinter, r.options.Now()
 	if h == nil {
@@ -60,7 +61,7 @@ func (r *Runner) hints(ctx context.Context) flow.Hints {
 	return h.Trusted()
 }
 
-// wrongSizes says once a minute that sizes are left out, each time for another namespace: their pods share one line.
+// wrongSizes logs once a minute that sizes are left out, each time for another namespace: their pods share one line.
 type wrongSizes struct {
 	at        time.Time
 	namespace string // of the last line
@@ -101,8 +102,8 @@ func (r *Runner) listPods(ctx context.Context) (list []corev1.Pod, known bool) {
 	return all.Items, true
 }
 
-// declaration is what a pod says of the flows that it sends. It has no sizes where it says nothing, and no addresses where none
-// are its own.
+// declaration is a pod's declaration of the flows that it sends. It has no sizes if the pod declares none, and no
+// addresses if none are its own.
 func declaration(p *corev1.Pod) (d flow.Declaration, err error) {
 	text, ok := p.Annotations[v1alpha1.SizeAnnotation]
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil || p.Spec.HostNetwork && !ok {
@@ -134,7 +135,7 @@ func workload(p *corev1.Pod) string {
 	return owner.Name
 }
 
-// strip keeps of a pod what is read here.
+// strip keeps the fields of a pod that are read here.
 func strip(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {

@@ -30,7 +30,8 @@ import (
 )
 
 const (
-	// looked is how often the kernel is compared with what it should do, where no object has changed.
+	// looked is the period at which the kernel is compared with its target state if no object has
+	// changed.
 	looked = time.Second
 	// longestPause between attempts to write a status.
 	longestPause = 30 * time.Second
@@ -39,7 +40,7 @@ const (
 	manager  = "sigma-flow-agent"
 )
 
-// Traffic is what a node saw since the last one.
+// Traffic is the traffic of a node since the last one.
 type Traffic struct {
 	Sizes         flow.Sketch
 	Bytes         int64
@@ -55,7 +56,7 @@ type Options struct {
 	Now    func() time.Time
 }
 
-// A Runner follows policies. Status and Saw may be called beside Run.
+// A Runner follows policies. Status and Saw may be called concurrently with Run.
 type Runner struct {
 	options    Options
 	client     client.Client
@@ -81,7 +82,7 @@ type Runner struct {
 	next    time.Time // attempt to write
 }
 
-// New makes one. It asks nothing of the API server yet.
+// New makes one. It sends nothing to the API server yet.
 func New(config *rest.Config, o Options) (*Runner, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -121,7 +122,7 @@ func New(config *rest.Config, o Options) (*Runner, error) {
 
 var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
 
-// Status is what was found last, or nil.
+// Status is the last one found, or nil.
 func (r *Runner) Status() *v1alpha1.NodeFlowsStatus { return r.last.Load() }
 
 // Run follows policies until ctx ends. It leaves the kernel as it is then.
@@ -161,7 +162,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	writes := false
 	for {
 		r.step(ctx)
-		if r.last.Load() != nil && !writes { // from here on it has what resume has set
+		if r.last.Load() != nil && !writes { // from here on it has the values that resume has set
 			writes = true
 			writer.Go(func() { r.write(ctx) })
 		}
@@ -174,7 +175,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// Saw takes what the node saw since the last call. It is told with the next status that can be written.
+// Saw takes the node's traffic since the last call. It is reported with the next status that can be
+// written.
 func (r *Runner) Saw(t Traffic) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +187,7 @@ func (r *Runner) Saw(t Traffic) {
 	r.unsent = &t
 }
 
-// step does what the objects say, and tells it.
+// step applies the objects, and hands the status to the writer.
 func (r *Runner) step(ctx context.Context) {
 	if !r.known && !r.resume(ctx) {
 		return
@@ -193,7 +195,7 @@ func (r *Runner) step(ctx context.Context) {
 	var node metav1.PartialObjectMetadata
 	node.SetGroupVersionKind(nodeKind)
 	if err := r.cache.Get(ctx, client.ObjectKey{Name: r.options.Node}, &node); err != nil {
-		r.complain(fmt.Errorf("node %s: %w", r.options.Node, err)) // it is gone, and nothing changes on it
+		r.complain(fmt.Errorf("node %s: %w", r.options.Node, err)) // it is deleted, and nothing changes on it
 		return
 	}
 	var list v1alpha1.FlowPolicyList
@@ -223,7 +225,7 @@ func (r *Runner) step(ctx context.Context) {
 	}
 }
 
-// write writes what there is to tell, beside what is done: a slow API server does not hold the kernel up.
+// write writes the status in a goroutine of its own, so that a slow API server does not delay the kernel.
 func (r *Runner) write(ctx context.Context) {
 	tick := time.NewTicker(looked)
 	defer tick.Stop()
@@ -238,7 +240,7 @@ func (r *Runner) write(ctx context.Context) {
 	}
 }
 
-// resume reads what the agent before has written. It reports false where it cannot.
+// resume reads the status written by the agent before. It reports false if it cannot.
 func (r *Runner) resume(ctx context.Context) bool {
 	if r.options.Now().Before(r.next) {
 		return false
@@ -263,7 +265,7 @@ func (r *Runner) resume(ctx context.Context) bool {
 	return true
 }
 
-// tell writes the status where it says something new.
+// tell writes the status if it has changed.
 func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) {
 	clock := r.options.Now()
 	if clock.Before(r.next) {
@@ -306,8 +308,8 @@ func (r *Runner) tell(ctx context.Context, node types.UID, status *v1alpha1.Node
 	r.sent, r.failed, r.pending = written, 0, nil
 }
 
-// take returns what is to be sent under the next number, or nil. It stays under that number until a write of it is known to
-// be done: central takes a number once.
+// take returns the traffic to send under the next number, or nil. It stays under that number until a write of it is
+// known to have succeeded: central takes a number once.
 func (r *Runner) take() *v1alpha1.NodeTraffic {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -322,7 +324,7 @@ func (r *Runner) take() *v1alpha1.NodeTraffic {
 	}
 }
 
-// apply writes the status, of an object that it makes where there is none.
+// apply writes the status, of an object that it makes if there is none.
 func (r *Runner) apply(ctx context.Context, node types.UID, status *v1alpha1.NodeFlowsStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -366,7 +368,7 @@ const (
 	mostComplaints = 16
 )
 
-// isNew reports whether this was not said within the last minute.
+// isNew reports whether this error was not logged within the last minute.
 func (r *Runner) isNew(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ func anyNamespace() *metav1.PartialObjectMetadata {
 	return n
 }
 
-// scope returns the addresses of the node's pods in namespaces with such labels. It reports false while it does not know them all.
-// Namespaces are watched while a policy asks.
+// scope returns the addresses of the node's pods in namespaces with such labels. It reports false while not all are
+// known. Namespaces are watched while a policy has a selector.
 func (r *Runner) scope(ctx context.Context, selector labels.Selector) (scope []netip.Addr, known bool) {
 	r.scoped = true
 	if r.namespaces == nil {
@@ -79,7 +79,7 @@ func addresses(pods []corev1.Pod, namespaces []metav1.PartialObjectMetadata, sel
 	return slices.Compact(list)
 }
 
-// stripNamespace keeps of a namespace what is read here.
+// stripNamespace keeps the fields of a namespace that are read here.
 func stripNamespace(o any) (any, error) {
 	n, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {

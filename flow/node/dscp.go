@@ -29,7 +29,8 @@ var dscps = [flow.MostBands + 1][]uint8{
 	8: {af41, af31, af21, af22, af11, af12, af13, cs1},
 }
 
-// dscp returns those that the program writes, by band; 0 = none.
+// dscp returns the code points that the program writes, by band; 0 = not
+// written.
 func (o *OrderOptions) dscp() (by [flow.MostBands]uint8) {
 	if o.DSCP {
 		copy(by[:], dscps[len(o.Thresholds)+1])
@@ -37,7 +38,7 @@ func (o *OrderOptions) dscp() (by [flow.MostBands]uint8) {
 	return by
 }
 
-// program is the one that writes nothing into packets, unless it is asked for.
+// program is the one that does not write into packets, unless DSCP is set.
 func (o *OrderOptions) program(objects *orderObjects) *ebpf.Program {
 	if o.DSCP {
 		return objects.Mark

@@ -12,8 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/flow"
 )
 
-// SetHints makes these the sizes of flows in the order that is on, for their next packets; none takes all away. It is ErrNoOrder
-// where none is on. Addresses and ports are those of packets on the uplink.
+// SetHints makes these the sizes of flows in the active order, for their next packets; without hints it removes all. It
+// returns ErrNoOrder if there is no order. Addresses and ports are those of packets on the uplink.
 func SetHints(pins string, h flow.Hints) error {
 	if pins == "" {
 		pins = DefaultPins
@@ -28,12 +28,12 @@ func SetHints(pins string, h flow.Hints) error {
 	}
 	err := change(pins, pinHints, func(m *ebpf.Map, to settingsMaps, settings orderBands) error { return setHints(m, to, settings, h) })
 	if errors.Is(err, fs.ErrNotExist) && len(h) == 0 {
-		return nil // the order of an earlier version had none
+		return nil // the order of an earlier version had no hints
 	}
 	return err
 }
 
-// setHints changes the map first and then the number of its state, by which flows ask again.
+// setHints changes the map first and then the number of its state, which makes flows look up their hint again.
 func setHints(hints *ebpf.Map, to settingsMaps, settings orderBands, h flow.Hints) error {
 	old, err := listHints(hints)
 	if err != nil {

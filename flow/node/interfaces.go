@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Interface to watch. What a pod sends comes in at the host's end of its veth pair, and goes out at any other.
+// An Interface to watch. Packets of a pod enter at the host's end of its veth pair, and leave at any other
+// interface.
 type Interface struct {
 	Index   int
 	Name    string
@@ -86,7 +87,7 @@ func (i Interface) packets() (uint64, error) {
 // An Uplink is the interface by which a node reaches others.
 type Uplink struct {
 	Name  string
-	Rate  float64 // bits per second, 0 = it does not say
+	Rate  float64 // bits per second, 0 = unknown
 	Queue int     // packets
 	Sent  uint64  // bytes
 }
@@ -101,7 +102,7 @@ func FindUplink(name string) (Uplink, error) {
 	if s := l.Attrs().Statistics; s != nil {
 		u.Sent = s.TxBytes
 	}
-	// In megabits, -1 where it is unknown; an interface that is down refuses to say.
+	// In megabits, -1 if unknown; reading fails for an interface that is down.
 	if text, err := os.ReadFile("/sys/class/net/" + u.Name + "/speed"); err == nil {
 		if v, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil && v > 0 {
 			u.Rate = v * 1e6

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	Gap   time.Duration // so long after all of it was acknowledged a flow has ended
 	Idle  time.Duration // a flow that was silent for so long has ended in any case; not below Gap
-	Step  uint64        // bytes after which a running flow is told of, again and again
+	Step  uint64        // bytes after which a running flow is reported, again and again
 	Flows int           // at a time
 	Ring  int           // bytes of the ring buffer, a power of two and whole pages
 }
@@ -38,7 +38,8 @@ const (
 	DefaultRing  = 1 << 20
 )
 
-// An Observer counts the flows of interfaces. Read has one caller; the other methods may be called beside it.
+// An Observer counts the flows of interfaces. Read has one caller; the other methods may be called concurrently with
+// it.
 type Observer struct {
 	idle    time.Duration
 	objects observeObjects
@@ -46,7 +47,7 @@ type Observer struct {
 
 	mu      sync.Mutex
 	watched map[int]*watched
-	names   map[int]string        // also of interfaces that are gone: their last records come later
+	names   map[int]string        // also of deleted interfaces: their last records arrive later
 	gone    map[int]time.Duration // since when these have not been watched
 	swept   uint64                // flows that Sweep took from the map
 }
@@ -143,7 +144,7 @@ func (w *watched) close() error {
 // nameless is how long the name of an interface is known that is not watched any more, beyond the silence that ends a flow.
 const nameless = time.Minute
 
-// forget drops the names of interfaces whose last records have come: pods come and go for as long as the node stands.
+// forget drops the names of interfaces whose last records have arrived: pods are created and deleted all the time.
 func (o *Observer) forget(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,7 +161,7 @@ func (o *Observer) forget(now time.Duration) {
 	}
 }
 
-// detach ends it. That the interface is gone is no error.
+// detach ends it. A deleted interface is no error.
 func (o *Observer) detach(index int) error {
 	err := o.watched[index].close()
 	delete(o.watched, index)
@@ -200,10 +201,11 @@ func (o *Observer) Watched() int {
 	return len(o.watched)
 }
 
-// Finish lets Read return what is there, and then os.ErrClosed.
+// Finish lets Read return the remaining records, and then os.ErrClosed.
 func (o *Observer) Finish() error { return o.ring.Flush() }
 
-// SetDeadline is when a Read that waits, and every later one that finds nothing, returns os.ErrDeadlineExceeded.
+// SetDeadline sets the time from which a waiting Read, and every later one without a record, returns
+// os.ErrDeadlineExceeded.
 func (o *Observer) SetDeadline(t time.Time) { o.ring.SetDeadline(t) }
 
 // Read waits for the next record of the program.
@@ -335,14 +337,14 @@ func (o *Observer) Counts() (Counts, error) {
 }
 
 // Health is how many packets the program has seen, and how many the watched interfaces have counted meanwhile by
-// themselves. A program that is not attached any more sees none.
+// themselves. A detached program sees no packets.
 func (o *Observer) Health() (seen, counted uint64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for index, w := range o.watched {
 		now, err := w.packets()
 		if err != nil {
-			continue // it is gone, and the next Watch takes it off
+			continue // it is deleted, and the next Watch removes it
 		}
 		var traffic []observeTraffic
 		if err := o.objects.Interfaces.Lookup(uint32(index), &traffic); err != nil {

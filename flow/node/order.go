@@ -19,7 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/flow"
 )
 
-// DefaultPins is where the order's program and maps stay when no process holds them.
+// DefaultPins is the folder in which the order's program and maps stay when no process holds them.
 const DefaultPins = "/sys/fs/bpf/sigma-flow"
 
 // Bounds of OrderOptions, and the default of Floor.
@@ -29,11 +29,11 @@ const (
 	LeastFloor   = .001
 	MostFloor    = .05
 	DefaultFloor = .001
-	LeastGap     = 20 * time.Millisecond // the program's clock goes by the kernel's ticks
+	LeastGap     = 20 * time.Millisecond // the program's clock has the resolution of the kernel's ticks
 	MostGap      = time.Hour
 )
 
-// OrderOptions say how an uplink orders flows. Zero fields have their default, but for those that say otherwise.
+// OrderOptions are the options of an order on an uplink. Zero fields have their default, except if noted.
 type OrderOptions struct {
 	Uplink     string          // required
 	Rate       float64         // bits per second that the uplink sends, required: the queue has to be here and not behind
@@ -80,16 +80,17 @@ func (o *OrderOptions) fill() error {
 // ErrNoOrder is the error where nothing is pinned.
 var ErrNoOrder = errors.New("no order is on")
 
-// Orderable says why no order could be turned on there: no such uplink, a queueing discipline of somebody else's, no bpffs.
+// Orderable returns the reason why no order could be turned on there: no such uplink, a queueing discipline of somebody
+// else's, no bpffs.
 func Orderable(uplink, pins string) error {
 	_, err := shapeable(uplink)
 	return errors.Join(err, isPinnable(pins))
 }
 
-// TurnOn orders the flows of an uplink until TurnOff, also when the process has ended: a program says each packet's
-// band, and a class of HTB for each band sends it. Where an order is on already, it gets the new settings, and no packet
-// sees half of them. A queueing discipline that somebody has put on the uplink is left alone: that is an error, and
-// nothing is changed. The id is for TurnOff.
+// TurnOn orders the flows of an uplink until TurnOff, also when the process has ended: a program sets each packet's
+// band, and a class of HTB for each band sends it. An active order gets the new settings, and no packet sees half of
+// them. A queueing discipline that somebody has put on the uplink is left alone: that is an error, and nothing is
+// changed. The id is for TurnOff.
 func TurnOn(o OrderOptions) (id uint64, err error) {
 	if err := o.fill(); err != nil {
 		return 0, err
@@ -111,7 +112,7 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 	switch {
 	case err != nil && !errors.Is(err, ErrNoOrder):
 		return 0, err
-	case old != nil && at == 0: // its interface is gone
+	case old != nil && at == 0: // its interface is deleted
 		if err := errors.Join(old.Close(), turnOff(o.Pins, nil, false)); err != nil {
 			return 0, err
 		}
@@ -145,7 +146,7 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 	} else if err != nil {
 		return 0, err
 	}
-	defer func() { _ = objects.Close() }() // pins hold what stays
+	defer func() { _ = objects.Close() }() // pins keep the objects that stay
 	if err := shape(index, o.Rate, o.Floor); err != nil {
 		if before.Shaping {
 			err = errors.Join(err, shape(index, before.Rate, before.Floor))
@@ -167,10 +168,10 @@ func TurnOn(o OrderOptions) (id uint64, err error) {
 	return objects.set(settings, o.Thresholds)
 }
 
-// begin turns an order on where none is. Everything is undone where it fails.
+// begin turns an order on if there is none. Everything is undone if it fails.
 func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) {
 	index := up.Attrs().Index
-	// What an earlier process left that was killed before it had a link.
+	// The remains of an earlier process that was killed before it had a link.
 	_ = removePins(o.Pins, false) // most often they are not there
 	settings := orderBands{Queue: uint32(up.Attrs().TxQLen), Dscp: o.dscp()}
 	defer func() {
@@ -185,7 +186,7 @@ func (o *OrderOptions) begin(up netlink.Link, made bool) (id uint64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = objects.Close() }() // pins hold what stays
+	defer func() { _ = objects.Close() }() // pins keep the objects that stay
 	if err := setScope(objects.Scope, &settings, o.Scope); err != nil {
 		return 0, err
 	}
@@ -302,8 +303,8 @@ func network() (uint64, error) {
 // ErrOtherOrder is the error where somebody has set the order that is on after the one that is to be turned off.
 var ErrOtherOrder = errors.New("somebody has changed the order meanwhile")
 
-// TurnOff takes HTB off and then the program, and leaves the uplink as it was found. With an id of TurnOn it leaves an
-// order alone that was set later: ErrOtherOrder. It is ErrNoOrder where none is on.
+// TurnOff removes HTB and then the program, and leaves the uplink as it was found. With an id of TurnOn it does not
+// touch a later order: ErrOtherOrder. It returns ErrNoOrder if there is none.
 func TurnOff(pins string, id uint64) error {
 	if pins == "" {
 		pins = DefaultPins
@@ -337,15 +338,15 @@ func TurnOff(pins string, id uint64) error {
 	return turnOff(pins, &settings, true)
 }
 
-// turnOff may be killed at any point: what is left is found by the pin of the link, or is nothing but maps.
+// turnOff may be killed at any point: the remainder is found by the pin of the link, or is only maps.
 func turnOff(pins string, settings *orderBands, remove bool) error {
 	var errs []error
 	if l, index, err := pinned(pins); err == nil {
-		if index != 0 { // 0 is an interface that is gone
+		if index != 0 { // 0 is a deleted interface
 			if err := unshape(index, int(settings.Queue)); err != nil {
 				return errors.Join(err, l.Close()) // the pin stays, or nothing would find HTB again
 			}
-			errs = append(errs, l.Detach()) // a link whose pin goes is taken off later
+			errs = append(errs, l.Detach()) // a link whose pin is removed is detached later
 		}
 		errs = append(errs, l.Close())
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pins of an order. The link is the last that is made and the first that goes.
+// pins of an order. The link is made last and removed first.
 const (
 	pinLink     = "link"
 	pinAcks     = "acks" // link of the program that takes acknowledgements
@@ -83,7 +83,7 @@ func lock(pins string) (unlock func(), err error) {
 	return func() { _ = folder.Close() }, nil // nothing was written to it
 }
 
-// pinned returns the link of the order that is on and the index of its interface, 0 where that is gone; or ErrNoOrder.
+// pinned returns the link of the active order and the index of its interface, 0 if that is deleted; or ErrNoOrder.
 func pinned(pins string) (l link.Link, index int, err error) {
 	l, err = link.LoadPinnedLink(filepath.Join(pins, pinLink), nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +101,8 @@ func pinned(pins string) (l link.Link, index int, err error) {
 	return l, int(info.TCX().Ifindex), nil
 }
 
-// change calls f with a map of the order that is on, those of its settings and these, while no other process changes it. It is
-// ErrNoOrder where none is on.
+// change calls f with a map of the active order, those of its settings and these, while no other process changes it. It
+// returns ErrNoOrder if there is no order.
 func change(pins, name string, f func(m *ebpf.Map, to settingsMaps, settings orderBands) error) error {
 	l, _, err := pinned(pins)
 	if err != nil {
@@ -131,11 +131,12 @@ func change(pins, name string, f func(m *ebpf.Map, to settingsMaps, settings ord
 	return f(m, to, settings)
 }
 
-// removePins detaches the program that takes acknowledgements, and removes the pins, and the folder too if asked for.
+// removePins detaches the program that takes acknowledgements, and removes the pins, and if folder is set the folder
+// too.
 func removePins(pins string, folder bool) error {
 	var errs []error
 	if l, err := link.LoadPinnedLink(filepath.Join(pins, pinAcks), nil); err == nil {
-		_ = l.Detach() // it fails where the interface is gone, and the link with it
+		_ = l.Detach() // it fails if the interface is deleted, and the link with it
 		errs = append(errs, l.Close())
 	}
 	for _, name := range append([]string{pinLink, pinAcks}, pinnedMaps...) {

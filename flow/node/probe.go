@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Need is something that the observer needs of a machine. Err is nil where it is there. What is not Required
-// is for later.
+// A Need is a feature of a machine that the observer needs. Err is nil if the machine has it. Features that
+// are not Required are for later.
 type Need struct {
 	Name     string
 	Required bool
 	Err      error
 }
 
-// Probe looks for what the observer needs.
+// Probe checks the machine for the observer's needs.
 func Probe() []Need {
 	needs := []Need{
 		{"CAP_BPF", true, capability(unix.CAP_BPF)},

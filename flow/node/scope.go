@@ -25,8 +25,8 @@ func checkScope(scope []netip.Addr) error {
 	return nil
 }
 
-// SetScope makes these the addresses whose flows are in bands by bytes, in the order that is on; nil makes it all. The flows of
-// others go to the middle band, as do packets of no flow. It is ErrNoOrder where none is on.
+// SetScope makes these the addresses whose flows are in bands by bytes, in the active order; nil makes it all. The
+// flows of others use the middle band, as do packets of no flow. It returns ErrNoOrder if there is no order.
 func SetScope(pins string, scope []netip.Addr) error {
 	if pins == "" {
 		pins = DefaultPins
@@ -42,8 +42,8 @@ func SetScope(pins string, scope []netip.Addr) error {
 	})
 }
 
-// setScope makes the map that of a scope and says in the settings, which are to be written after it, whether the map counts. Without
-// a scope the map stays as it is: nothing reads it.
+// setScope makes the map that of a scope and sets in the settings, which are to be written after it, whether the map
+// counts. Without a scope the map stays as it is: nothing reads it.
 func setScope(m *ebpf.Map, settings *orderBands, scope []netip.Addr) error {
 	if settings.Scoped = 0; scope == nil {
 		return nil

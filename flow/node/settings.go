@@ -31,7 +31,7 @@ func (m settingsMaps) close() {
 	_ = m.current.Close()
 }
 
-// place is where the settings are that are in force.
+// place is the index of the active settings.
 func (m settingsMaps) place() (at uint32, err error) {
 	if m.current != nil {
 		err = m.current.Lookup(uint32(0), &at)
@@ -39,7 +39,7 @@ func (m settingsMaps) place() (at uint32, err error) {
 	return at, err
 }
 
-// write puts settings in force for the next packet.
+// write activates settings for the next packet.
 func (m settingsMaps) write(b *orderBands) error {
 	at, err := m.place()
 	if err == nil {
@@ -55,7 +55,7 @@ func (m settingsMaps) write(b *orderBands) error {
 	return nil
 }
 
-// read returns the settings that are in force. Those of an earlier version are shorter, and begin in the same way.
+// read returns the active settings. Those of an earlier version are shorter, and begin in the same way.
 func (m settingsMaps) read() (b orderBands, err error) {
 	at, err := m.place()
 	if err != nil {

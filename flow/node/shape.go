@@ -20,7 +20,7 @@ const firstClass = 0x10
 
 func classOf(band int) uint32 { return netlink.MakeHandle(ours, firstClass+uint16(band)) }
 
-// quantum is what a class sends before the next of its level does: one packet, in bytes.
+// quantum is the amount that a class sends before the next of its level does: one packet, in bytes.
 const quantum = 1514
 
 // root returns the queueing discipline that somebody has put at an interface's root, or nil for the kernel's own.
@@ -63,7 +63,8 @@ func shapeable(uplink string) (netlink.Link, error) {
 	return l, nil
 }
 
-// unseen is the class of what no program has seen. While none is attached that is all, in one queue, as before.
+// unseen is the class of packets that no program has seen. While no program is attached it takes all, in one queue, as
+// before.
 const unseen = flow.MostBands
 
 // shape makes HTB and its classes, or changes them to this rate and floor.
@@ -112,7 +113,7 @@ func expressible(rate float64) uint64 {
 	return bits
 }
 
-// burst is a millisecond, or two packets: what a late timer lets pass would be lost otherwise.
+// burst is a millisecond, or two packets: otherwise the time lost to a late timer would not be recovered.
 func burst(bits uint64) uint32 { return uint32(max(bits/8/1000, 2*quantum)) }
 
 func class(index int, parent, handle uint32, rate, most uint64, prio uint32) error {
@@ -121,8 +122,8 @@ func class(index int, parent, handle uint32, rate, most uint64, prio uint32) err
 	}))
 }
 
-// unshape takes HTB off, where it is ours, and gives the interface its length of a queue back, which the kernel raises from
-// 0 for a queueing discipline. That the interface or HTB is gone is no error.
+// unshape removes HTB, if it is ours, and restores the interface's queue length, which the kernel raises from 0 for a
+// queueing discipline. A deleted interface or HTB is no error.
 func unshape(index, queue int) error {
 	l, err := netlink.LinkByIndex(index)
 	if errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {
@@ -141,7 +142,7 @@ func unshape(index, queue int) error {
 	return err
 }
 
-// readShape adds what the uplink and its classes say.
+// readShape adds the state of the uplink and its classes.
 func (s *OrderStatus) readShape(index int) error {
 	l, err := netlink.LinkByIndex(index)
 	if index == 0 || errors.As(err, &netlink.LinkNotFoundError{}) || errors.Is(err, unix.ENODEV) {

@@ -11,9 +11,9 @@ import (
 	"github.com/sigma-scheduler/sigma/flow"
 )
 
-// OrderStatus is what an order does.
+// OrderStatus is the state of an order.
 type OrderStatus struct {
-	Uplink     string          `json:"uplink"` // empty: it is gone, and the order with it
+	Uplink     string          `json:"uplink"` // empty: it is deleted, and the order with it
 	Rate       float64         `json:"rate"`   // bits per second
 	Floor      float64         `json:"floor"`  // share of the rate
 	Sequence   uint64          `json:"sequence"`
@@ -23,25 +23,25 @@ type OrderStatus struct {
 	Unseen     uint64          `json:"unseen"`  // packets that the program has not seen: they share a class of their own
 	Bands      []BandStatus    `json:"bands"`
 	Unkept     uint64          `json:"unkept"`  // packets whose flow found no room
-	NoFlow     uint64          `json:"noFlow"`  // packets that belong to none: they go through the middle band
+	NoFlow     uint64          `json:"noFlow"`  // packets that belong to no flow: they use the middle band
 	Hints      int             `json:"hints"`   // addresses and ports whose flows have a size
-	Hinted     uint64          `json:"hinted"`  // flows that were found to have one
-	DSCP       []int           `json:"dscp"`    // by band, written into packets of flows that have none; nil = never
-	Marked     uint64          `json:"marked"`  // packets that had none
+	Hinted     uint64          `json:"hinted"`  // flows that were found to have a size
+	DSCP       []int           `json:"dscp"`    // by band, written into packets of flows without one; nil = never
+	Marked     uint64          `json:"marked"`  // packets that had no code point
 	Scope      []netip.Addr    `json:"scope"`   // whose flows are in bands by bytes, in their order; nil = all
 	Outside    uint64          `json:"outside"` // packets of others, in the middle band
 }
 
-// BandStatus is what a band has sent since the order is on.
+// BandStatus is the traffic of a band since the order is active.
 type BandStatus struct {
 	From    int64  `json:"from"`    // bytes that a flow has sent before
-	Packets uint64 `json:"packets"` // buffers, as the kernel hands them on
+	Packets uint64 `json:"packets"` // buffers, as the kernel passes them on
 	Bytes   uint64 `json:"bytes"`
 	Dropped uint64 `json:"dropped"` // packets, of the class's queue
 	Waiting uint64 `json:"waiting"` // bytes, in it now
 }
 
-// ReadOrder says what the order does that is on, or ErrNoOrder.
+// ReadOrder returns the state of the active order, or ErrNoOrder.
 func ReadOrder(pins string) (OrderStatus, error) {
 	if pins == "" {
 		pins = DefaultPins

@@ -13,7 +13,7 @@ type sample struct {
 	sent uint64
 }
 
-// add takes the counter. One that goes back is another counter: what was before does not count.
+// add takes the counter. A lower value is of another counter: the samples before are dropped.
 func (m *meter) add(now time.Time, sent uint64) {
 	if n := len(m.samples); n > 0 && (sent < m.samples[n-1].sent || !now.After(m.samples[n-1].at)) {
 		m.samples = m.samples[:0]

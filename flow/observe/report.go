@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/sim"
 )
 
-// A Report is what a node's flows would gain. Pointers are nil where there is no figure.
+// A Report is the estimated gain of a node's flows. Pointers are nil if there is no figure.
 type Report struct {
 	At      time.Time `json:"at"`
 	Uplink  string    `json:"uplink"`
@@ -29,9 +29,9 @@ type Report struct {
 	Window  int    `json:"window"`  // sizes
 	Changes int    `json:"changes"` // of the distribution
 
-	// What bands would be in force, or are.
+	// The bands that would be active, or are.
 	Thresholds string  `json:"thresholds"`
-	Ordered    bool    `json:"ordered"` // they are; the agent fills it in
+	Ordered    bool    `json:"ordered"` // they are active; the agent fills it in
 	Held       bool    `json:"held"`
 	Reason     string  `json:"reason"`
 	Waits      *Waits  `json:"waits"`
@@ -40,7 +40,7 @@ type Report struct {
 	RunningB   uint64  `json:"running_bytes"`
 	Health     *Health `json:"health"`
 
-	// Sizes that pods declare of their flows, and that history knows; the agent fills it in.
+	// Sizes that pods declare of their flows, and those from history; the agent fills it in.
 	Hints []flow.HintState `json:"hints,omitempty"`
 }
 
@@ -65,13 +65,13 @@ type Port struct {
 	P99       float64 `json:"p99_bytes"`
 	Mean      float64 `json:"mean_bytes"`
 	// Deviations of the log of the size around an estimate from flows before, beyond the first band.
-	SigmaNode *float64 `json:"sigma_node"` // one estimate for the node: knows nothing of the port
+	SigmaNode *float64 `json:"sigma_node"` // one estimate for the node, regardless of the port
 	SigmaPort *float64 `json:"sigma_port"`
 	SigmaPeer *float64 `json:"sigma_peer"` // by port and peer
 	Judged    int      `json:"sigma_peer_flows"`
 }
 
-// A Health says how much of what happened was seen. The agent fills it in.
+// A Health is the share of the traffic that was seen. The agent fills it in.
 type Health struct {
 	Interfaces int      `json:"interfaces"`
 	Seen       *float64 `json:"packets_seen_share"`
@@ -87,7 +87,7 @@ const (
 	reportSeed     = 1
 )
 
-// Report decides on thresholds, and says what they would give. To apply them is for its caller.
+// Report decides on thresholds, and estimates their effect. Its caller applies them.
 func (w *Watcher) Report(now time.Time, uplink string) (*Report, error) {
 	w.forget(now)
 	r := &Report{
@@ -199,7 +199,7 @@ func (p *port) report(k Key) Port {
 	return out
 }
 
-// Sentence is what matters, in a line.
+// Sentence summarises the report in a line.
 func (r *Report) Sentence() string {
 	if r.Waits == nil {
 		return "Nothing to say yet: " + r.Reason + "."

@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/tune"
 )
 
-// Bounds of what is kept. What goes beyond is counted together, under [Other].
+// Bounds of the state. Ports beyond them are counted together, under [Other].
 const (
 	MostPorts = 256
 	MostPeers = 4096
@@ -23,14 +23,14 @@ const (
 	forgotten = 10 * time.Minute
 	// A port without a record for so long makes room.
 	silent = 2 * time.Hour
-	// firstBand is where histories are judged from while there are no thresholds.
+	// firstBand is the size from which histories are judged while there are no thresholds.
 	firstBand = 100_000
 )
 
-// Other is the key of what found no room of its own.
+// Other is the key of ports without room of their own.
 var Other = Key{Interface: "other"}
 
-// A Key is who sends: clients or servers of a port, behind an interface.
+// A Key is a sender: clients or servers of a port, behind an interface.
 type Key struct {
 	Interface string `json:"interface"`
 	Protocol  string `json:"protocol"`
@@ -62,7 +62,7 @@ func keyOf(r flow.Record) Key {
 	return Key{r.Interface, protocol, port, side.String()}
 }
 
-// A port is what is known of a key.
+// A port is the state of a key.
 type port struct {
 	window    flow.Window
 	flows     uint64
@@ -92,7 +92,7 @@ type elephant struct {
 	at    time.Time
 }
 
-// A Watcher takes what a node sees. One goroutine at a time uses it.
+// A Watcher summarises the traffic of a node. One goroutine at a time uses it.
 type Watcher struct {
 	rate    float64 // bits per second of the uplink, 0 = unknown
 	buffer  float64 // bytes of its queue
@@ -111,7 +111,7 @@ type Watcher struct {
 	meter     meter
 }
 
-// NewWatcher makes one for an uplink of so many bits per second, 0 where nobody knows, with a queue of so many packets.
+// NewWatcher makes one for an uplink of so many bits per second, 0 = unknown, with a queue of so many packets.
 func NewWatcher(rate float64, queue, bands int) (*Watcher, error) {
 	switch {
 	case !(rate >= 0) || math.IsInf(rate, 0):
@@ -129,7 +129,7 @@ func NewWatcher(rate float64, queue, bands int) (*Watcher, error) {
 	}, nil
 }
 
-// InForce says which thresholds are in force before the first report.
+// InForce sets the active thresholds before the first report.
 func (w *Watcher) InForce(t flow.Thresholds) { w.decider.Present = t }
 
 // Add takes a record. The flow of a running one is not in the windows yet.
@@ -204,7 +204,7 @@ func (w *Watcher) estimate(now time.Time, p *port, of peer, size float64) {
 	h.Add(now, x)
 }
 
-// forget drops what has not been heard of for long.
+// forget drops elephants and peers that were not seen for long.
 func (w *Watcher) forget(now time.Time) {
 	for c, e := range w.elephants {
 		if now.Sub(e.at) > forgotten {

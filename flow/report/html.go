@@ -100,7 +100,7 @@ func (c *Comparison) scatter() *sheet.Chart {
 	return &sheet.Chart{SVG: svg, Caption: "Lower and further left is better. Bars are half of the 95 % interval over seeds. Blue: policies with bands."}
 }
 
-// data is what the page says, for programs.
+// data is the content of the page, for programs.
 func (c *Comparison) data() sheet.Data {
 	s := &c.Setting
 	part := sheet.DataPart{Name: s.Sizes, Rows: []sheet.DataRow{}, Inputs: map[string]string{

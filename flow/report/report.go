@@ -26,10 +26,10 @@ type Comparison struct {
 	Policies []Policy `json:"policies"`
 }
 
-// Number is null in JSON where there is none.
+// Number is null in JSON if it is NaN.
 type Number = sheet.Number
 
-// A Setting is what was simulated.
+// A Setting is the setting of a simulation.
 type Setting struct {
 	Sizes  string  `json:"sizes"`
 	Digest string  `json:"digest"` // of the file
@@ -39,7 +39,8 @@ type Setting struct {
 	Hosts  int     `json:"hosts"` // 0 = one link
 	Exact  bool    `json:"exact"`
 	Flows  int     `json:"flows"` // of each seed
-	// Connections carry the flows, and a silence of Gap seconds ends what one has sent; 0 = one for each flow.
+	// Connections carry the flows, and a silence of Gap seconds ends the count of bytes sent by one; 0 = one
+	// for each flow.
 	Connections int     `json:"connections,omitempty"`
 	Gap         float64 `json:"gap_seconds,omitempty"`
 	WarmUp      int     `json:"warm_up_flows"`
@@ -88,7 +89,7 @@ type Estimate struct {
 	Half Number `json:"half"`
 }
 
-// Oracle knows every size; on one link no order has a smaller mean time.
+// Oracle is given every size; on one link no order has a smaller mean time.
 const Oracle = "srpt"
 
 // NewPolicy makes a policy of its runs, by seed. oracle is the mean time of the oracle, NaN without.
@@ -140,7 +141,7 @@ func JSON(w io.Writer, c *Comparison) error {
 	return e.Encode(c)
 }
 
-// digits writes a number with three digits, a hyphen for none.
+// digits writes a number with three digits, a hyphen for NaN.
 func digits(v Number) string {
 	x := float64(v)
 	if math.IsNaN(x) {
@@ -242,7 +243,7 @@ func (c *Comparison) about() string {
 		s.Sizes, digits(Number(s.Mean)), s.Load, low, high, where+s.carried(), s.Flows, seeds(len(c.Seeds)), s.WarmUp)
 }
 
-// carried says which connections carry the flows.
+// carried names the connections that carry the flows.
 func (s *Setting) carried() string {
 	if s.Connections == 0 {
 		return ""
@@ -270,7 +271,7 @@ func (c *Comparison) find(name string) *Policy {
 // The policy that the others are compared with.
 const baseline = "fair"
 
-// best is the one with the smallest mean time among those that need not know sizes exactly, the
+// best is the one with the smallest mean time among those that do not need exact sizes, the
 // baselines left out; nil without one.
 func (c *Comparison) best() *Policy {
 	var best *Policy
@@ -310,7 +311,7 @@ func (c *Comparison) Summary() string {
 	return fmt.Sprintf("%s against fair sharing: all flows %s in the mean, short ones %s, long ones %s.", best.Name, change(0), change(1), change(3))
 }
 
-// notes say what the figures do not mean.
+// notes list the limits of the figures.
 func (c *Comparison) notes() (notes []string) {
 	for i := range c.Policies {
 		p := &c.Policies[i]

@@ -8,13 +8,13 @@ import (
 	"github.com/sigma-scheduler/sigma/flow"
 )
 
-// A Flow arrives At a time, after those before it, and has Size bytes, above 0. Hint is the
-// band of its estimated size, from 0; 0 says nothing. Src and Dst are hosts of a fabric. Flows of one Connection are its messages;
-// where it is 0, the flow has one of its own.
+// A Flow arrives At a time, after those before it, and has Size bytes, above 0. Hint is the band of its estimated
+// size, from 0; 0 = no estimate. Src and Dst are hosts of a fabric. Flows of one Connection are its messages; if it
+// is 0, the flow has a connection of its own.
 type Flow struct {
 	At, Size float64
 	Src, Dst uint16
-	// Connection and Hint fill what alignment leaves.
+	// Connection and Hint fill the padding of the struct.
 	Connection uint16
 	Hint       uint8
 }
@@ -29,7 +29,7 @@ type Traffic struct {
 	Connections uint16
 }
 
-// streams of a seed: what one of them draws never depends on the others.
+// streams of a seed: the draws of one never depend on the others.
 const (
 	streamTimes = iota
 	streamSizes
@@ -71,11 +71,11 @@ func (t *Traffic) Generate(n int, seed uint64) []Flow {
 	return flows
 }
 
-// Hints say how well sizes are estimated: by a factor exp(Error·z) with z normal, and for the
+// Hints are the errors of estimated sizes: a factor exp(Error·z) with z normal, and for the
 // share Wrong of the flows, the estimate is that of another flow.
 type Hints struct{ Error, Wrong float64 }
 
-// Validate says what is wrong.
+// Validate returns the error of hints.
 func (h Hints) Validate() error {
 	if !(h.Error >= 0 && h.Error <= 10) {
 		return fmt.Errorf("error %v of hints: want 0 to 10, the deviation of the log of the size", h.Error)

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/sigma-scheduler/sigma/flow"
 
-// A connection carries flows, its messages. Number 0 has those that share none.
+// A connection carries flows, its messages. Number 0 has those without a common connection.
 type connection struct {
 	sent    float64 // bytes since the last silence
 	last    float64 // when its last flow ended

@@ -1,14 +1,14 @@
 // Package sim simulates flows on a link and on a fabric, on explicit arrivals.
 //
 // The model is fluid: bytes have no packets, and a flow's rate changes at once. [Link] is one
-// queue: bands ([flow.Thresholds], and with none of them fair sharing), least attained
+// queue: bands ([flow.Thresholds]; without thresholds fair sharing), least attained
 // service, shortest remaining time, and a common queue with a finite buffer. [Fabric] is the
 // hose model: hosts whose ports are the only limits. It either takes every port alone and adds
 // delays ([Fabric.Decomposed]), or shares every port max-min among the flows of a band
 // ([Fabric.Exact]), which is its check and slow.
 //
-// The same arrivals give the same bytes, whatever the number of workers. theory.go has closed
-// forms for what they exist for.
+// The same arrivals give the same bytes, whatever the number of workers. theory.go has the
+// known closed forms.
 //
 // Times are in seconds, sizes in bytes, rates in bits per second.
 //

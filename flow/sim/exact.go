@@ -11,9 +11,9 @@ import (
 const tolerance = 1e-6
 
 // Exact shares every port strictly by bands and max-min inside a band. Each port has a level
-// for each band, and a flow's rate is the smaller of its two levels; a change travels to the
-// ports whose flows it changes until levels hold, band after band with what is left by those
-// before.
+// for each band, and a flow's rate is the smaller of its two levels; a change is passed on to
+// the ports whose flows it changes until levels hold, band after band with the rate left by
+// those before.
 func (f Fabric) Exact(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 	e := &exact{capacity: f.Rate / 8, flows: flows, bands: len(thresholds) + 1, thresholds: thresholds}
 	e.ports = make([]portBand, 2*f.Hosts*e.bands)
@@ -35,7 +35,7 @@ type exact struct {
 	bands      int
 
 	ports  []portBand // by port and band
-	room   []float64  // what the bands before leave of the port, the same
+	room   []float64  // rate that the bands before leave of the port, the same
 	active []going    // by slot
 	free   []int32    // slots
 	ends   minima     // when the flow of a slot leaves its band, at its present rate
@@ -141,7 +141,7 @@ func (e *exact) remove(slot int32) {
 	e.free = append(e.free, slot)
 }
 
-// touch asks for a new level of a port in a band.
+// touch requests a new level of a port in a band.
 func (e *exact) touch(p int32, b int) {
 	if e.deep[p]&(1<<b) == 0 {
 		e.deep[p] |= 1 << b
@@ -149,7 +149,7 @@ func (e *exact) touch(p int32, b int) {
 	}
 }
 
-// leave sets what a band leaves to the deeper ones that have flows.
+// leave sets the rate that a band leaves to the deeper ones that have flows.
 func (e *exact) leave(p int32, b int) {
 	at := int(p) * e.bands
 	for ; b+1 < e.bands; b++ {
@@ -168,7 +168,7 @@ func (e *exact) leave(p int32, b int) {
 	}
 }
 
-// settle levels what is asked for, band after band.
+// settle levels the requested ports, band after band.
 func (e *exact) settle() {
 	for b := range e.bands {
 		for k := 0; k < len(e.work[b]); k++ { //nolint:intrange // level makes it longer
@@ -280,7 +280,7 @@ func (m *minima) set(i int32, v float64) {
 	m.stale[i>>12] |= 1 << (i >> 6 & 63)
 }
 
-// least returns the first of the least; -1 and +Inf where there is none.
+// least returns the first of the least; -1 and +Inf if there is none.
 func (m *minima) least() (at int32, value float64) {
 	for w, word := range m.stale {
 		for ; word != 0; word &= word - 1 {

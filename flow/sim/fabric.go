@@ -15,9 +15,9 @@ type Fabric struct {
 // the flows.
 type Discipline func(l *Link, flows []Flow, fct []float64)
 
-// Decomposed takes each port alone: a flow takes its size at the full rate, and the delays of
-// both its ports. It is exact where a flow meets others at one port only, and says too much where a
-// port has more to send than it can ([BusiestPort]): flows that wait there do not make way elsewhere.
+// Decomposed takes each port alone: the time of a flow is its size at the full rate plus the delays
+// of both its ports. It is exact if a flow meets others at one port only, and too long if a port has
+// more to send than it can ([BusiestPort]): flows that wait there do not make way elsewhere.
 func (f Fabric) Decomposed(flows []Flow, discipline Discipline, workers int, fct []float64) {
 	// The flows of each port are put together, so that everything is read in order.
 	ports := 2 * f.Hosts

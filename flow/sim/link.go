@@ -30,7 +30,7 @@ type band struct {
 // NewLink makes a link of so many bits per second.
 func NewLink(rate float64) *Link { return &Link{rate: rate / 8} }
 
-// A leaving flow whose size ends in its band has its number, one that goes to a deeper band
+// A leaving flow whose size ends in its band has its number, one that moves to a deeper band
 // the complement.
 func leaves(id int, final bool) int32 {
 	if final {
@@ -57,7 +57,7 @@ func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 	}
 	busy := uint(0) // a bit for each band with flows
 	now := 0.
-	before := l.connect(flows, thresholds) // bytes that a flow's connection has sent, nil = none
+	before := l.connect(flows, thresholds) // bytes that a flow's connection has sent, nil = no connections
 	enter := func(id int, b int, sent float64) {
 		q := &l.bands[b]
 		if len(q.heap) == 0 {
@@ -76,7 +76,7 @@ func (l *Link) Bands(flows []Flow, thresholds flow.Thresholds, fct []float64) {
 		next = flows[0].At * c
 	}
 	for i := 0; ; {
-		// Serve what is there until the next arrival.
+		// Serve the present flows until the next arrival.
 		for busy != 0 {
 			b := bits.TrailingZeros(busy)
 			q := &l.bands[b]
@@ -255,10 +255,10 @@ const (
 	firstWindow   = 14480
 )
 
-// Common is fair sharing behind a common queue. While a long flow is active a queue stands,
-// and a flow that begins then takes at least one round through it for each window that it
-// sends, and one more. It is a baseline to look at; its short flows are within a factor of
-// two of real ones.
+// Common is fair sharing behind a common queue. While a long flow is active the queue is full,
+// and a new flow then takes at least one round through it for each window that it sends, and
+// one more. It is a baseline for orientation; its short flows are within a factor of two of
+// real ones.
 func (l *Link) Common(flows []Flow, q Queue, fct []float64) {
 	l.Bands(flows, nil, fct)
 	wait := standing * q.Buffer / l.rate

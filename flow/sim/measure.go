@@ -14,8 +14,8 @@ const (
 // Classes are the classes of a Summary, in order.
 func Classes() []string { return []string{"all", "short", "medium", "long"} }
 
-// A Class is what a class of flows saw: times in seconds, and slowdowns, which are times
-// over those of the flow alone. They are NaN without flows.
+// A Class has the times of a class of flows in seconds, and slowdowns, which are times over
+// those of the flow alone. They are NaN without flows.
 type Class struct {
 	Flows       int
 	Mean, P99   float64
@@ -61,7 +61,7 @@ func meanAndP99(values []float64) (mean, p99 float64) {
 	return mean / float64(len(values)), values[(len(values)*99+99)/100-1]
 }
 
-// RealisedLoad is the work of the flows over the time in which they came, as a share of a
+// RealisedLoad is the work of the flows over the time in which they arrived, as a share of a
 // link, or of the ports of so many hosts.
 func RealisedLoad(flows []Flow, rate float64, hosts int) float64 {
 	work := 0.

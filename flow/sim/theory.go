@@ -79,7 +79,7 @@ func integrate(s *flow.Sizes, f func(low, high, mass float64)) {
 //
 // for a flow of x bytes that ends in the band from α to β, with ρ(a) = λ·E[min(X, a)] ÷ c and
 // W(a) = λ·E[min(X, a)²] ÷ (2·c²·(1 − ρ(a))). It is exact for the first band and for one
-// band; it forgets that flows come to a deeper band in batches.
+// band; it ignores that flows reach a deeper band in batches.
 func Cascade(s *flow.Sizes, load, rate float64, thresholds flow.Thresholds) (fct, slowdown float64) {
 	perByte := load / s.Mean()
 	alpha, before, beforeSecond := 0., 0., 0.

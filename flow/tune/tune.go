@@ -11,7 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/swarm"
 )
 
-// A Problem is what thresholds are judged by. One goroutine at a time uses it.
+// A Problem judges thresholds. One goroutine at a time uses it.
 type Problem struct {
 	Sizes *flow.Sizes
 	Load  float64
@@ -96,16 +96,16 @@ const (
 // Methods are their names.
 func Methods() []string { return []string{CMAES, Swarm, Random} }
 
-// A Search says how thresholds are searched.
+// A Search holds the settings of a search for thresholds.
 type Search struct {
 	Bands  int
 	Method string // one of Methods; "" = cmaes
 	Budget int    // evaluations, those of the starting points included
 	Seed   uint64
-	Start  []flow.Thresholds // to begin with, besides the closed form and equal loads
+	Start  []flow.Thresholds // to begin with, in addition to the closed form and equal loads
 }
 
-// DefaultBudget is what one decision costs in evaluations, and DefaultBands how many bands there are where nobody says.
+// DefaultBudget is the number of evaluations of one decision, and DefaultBands the default number of bands.
 const (
 	DefaultBudget = 150
 	DefaultBands  = 4
@@ -133,7 +133,7 @@ func (p *Problem) Search(ctx context.Context, s Search) (flow.Thresholds, float6
 			search.Start = append(search.Start, encode(t, box))
 		}
 	}
-	// The search goes on from the better of its starting points.
+	// The search continues from the better of its starting points.
 	best, at := math.Inf(1), 0
 	for i, x := range search.Start {
 		if v := p.Value(thresholds(x)); v < best {

@@ -6,7 +6,7 @@ import (
 	"github.com/sigma-scheduler/sigma/flow"
 )
 
-// A Tuner proposes thresholds for a [flow.Decider]. The zero value spends what one decision may cost.
+// A Tuner proposes thresholds for a [flow.Decider]. The zero value has the budget of one decision.
 type Tuner struct {
 	Arrivals int // of a problem; 0 = Arrivals of the load
 	Budget   int // evaluations; 0 = DefaultBudget

@@ -9,11 +9,11 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
-// A point of a curve is what a limit gives.
+// A point of a curve is the result of a limit.
 type point struct {
 	Limit     int             `json:"limit"`
 	Window    capacity.Window `json:"window"`
-	Kills     int             `json:"kills"` // for want of memory
+	Kills     int             `json:"kills"` // for lack of memory
 	Simulated float64         `json:"simulated"`
 }
 
@@ -25,8 +25,8 @@ func (p *point) memory() float64 { return p.Window.Memory.Number / p.Window.Memo
 // demand in core-seconds a request.
 func (p *point) demand() float64 { return p.Window.CPU.Number / max(1, p.Window.Answered.Number) }
 
-// A curve is what each limit gives, in a function without restarts between them but those
-// that a limit causes.
+// A curve is the results of all limits, in a function without restarts between them except
+// those that a limit causes.
 type curve struct {
 	Profile string  `json:"profile"`
 	Inputs  inputs  `json:"inputs"`
@@ -60,8 +60,8 @@ func measureCurve(ctx context.Context, gate string, p *profile, limits []int) (c
 	return c, nil
 }
 
-// between returns a value of the points at a limit: on the straight line between the
-// measured ones beside it. Where the larger one killed the function it is that of the
+// between returns a value of the points at a limit: on the straight line between its
+// measured neighbours. If the larger one killed the function, it is the value of the
 // smaller one.
 func (c *curve) between(limit int, value func(p *point) float64) float64 {
 	i, ok := slices.BinarySearchFunc(c.Points, limit, func(p point, n int) int { return p.Limit - n })
@@ -86,8 +86,8 @@ func (c *curve) kills(limit int) bool {
 	return slices.ContainsFunc(c.Points, func(p point) bool { return p.Kills > 0 && p.Limit <= limit })
 }
 
-// reach returns the largest limit that does not kill to which a guard by proportion of the
-// memory lets a learner come, step by step: from n to n · .85 ÷ the share of the memory at n.
+// reach returns the largest limit without kills that a learner can reach step by step under a
+// guard by proportion of the memory: from n to n · .85 ÷ the share of the memory at n.
 func (c *curve) reach(from int) int {
 	last := c.Points[len(c.Points)-1].Limit
 	for {
@@ -111,11 +111,11 @@ func (c *curve) best(most int, share float64) (limit int, rate float64) {
 	return limit, rate
 }
 
-// settle is what a pod has after a change of its limit, besides the time in which requests
-// above it end.
+// settle is the time given to a pod after a change of its limit, in addition to that in
+// which requests above it end.
 const settle = 300 * time.Millisecond
 
-// change sets a limit and waits until no more than that are inside.
+// change sets a limit and waits until no more requests than that are inside.
 func (d *pod) change(ctx context.Context, n int) error {
 	if err := d.setLimit(ctx, n); err != nil {
 		return err
@@ -150,7 +150,7 @@ const (
 	pointLongest = 6 * time.Second
 )
 
-// measure returns what a limit gives: windows until there are enough answers.
+// measure returns the result of a limit: windows until there are enough answers.
 func (d *pod) measure(ctx context.Context, n int) (point, error) {
 	p := point{Limit: n}
 	_, before, err := d.ends()

@@ -23,7 +23,7 @@ const (
 // frontRates are requests a second.
 var frontRates = []int{200, 1000}
 
-// A frontCost is what the gate and queue-proxy took in one round, one after the other before the same function.
+// A frontCost is the cost of the gate and of queue-proxy in one round, one after the other before the same function.
 type frontCost struct {
 	Rate  int     `json:"rate"`
 	Gate  float64 `json:"gate"`  // seconds of cpu a request

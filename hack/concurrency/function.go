@@ -15,7 +15,7 @@ import (
 // functionAddress is that of every function, in a network namespace of its own.
 const functionAddress = "127.0.0.1:8080"
 
-// emptyPath is that of requests which ask for nothing.
+// emptyPath is that of requests without work.
 const emptyPath = "/empty"
 
 // threadsPy is the threaded server; its arguments are the address's port, and the seconds of

@@ -18,7 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 
-// A knativeStudy says what is measured with Knative's parts.
+// A knativeStudy holds the settings of the measurements with Knative's parts.
 type knativeStudy struct {
 	*study
 	queue, page, out string
@@ -28,7 +28,7 @@ type knativeStudy struct {
 	seconds          float64
 }
 
-// knativeResults have a part each, with what it was measured by.
+// knativeResults have a part each, with the command that measured it.
 type knativeResults struct {
 	Loop  *loopResults  `json:"loop,omitempty"`
 	Gate  *gateResults  `json:"gate,omitempty"`
@@ -145,7 +145,7 @@ func (k *knativeStudy) run(ctx context.Context) (err error) {
 	return r.page().Save(k.page)
 }
 
-// former returns what was measured before.
+// former returns the earlier results.
 func (k *knativeStudy) former() (*knativeResults, error) {
 	r := &knativeResults{}
 	text, err := os.ReadFile(k.out)

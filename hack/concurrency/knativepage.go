@@ -205,7 +205,7 @@ func (r *loopResults) curves() records.Table {
 	return t
 }
 
-// stamped says how the runs were made, with the load of the machine.
+// stamped describes the runs, with the load of the machine.
 func (r *loopResults) stamped() string {
 	var loads []string
 	repeats, seconds := 0, 0.0

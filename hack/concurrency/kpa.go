@@ -36,10 +36,10 @@ const (
 	kpaPanicShare = 2
 )
 
-// A setting is what a Knative Service says about a pod.
+// A setting holds the settings of a Knative Service for a pod.
 type setting struct {
 	Name  string  `json:"name"`
-	Limit int     `json:"limit"` // containerConcurrency; 0 = none
+	Limit int     `json:"limit"` // containerConcurrency; 0 = no limit
 	Rate  float64 `json:"rate"`  // target of requests a second; 0 = Knative's target of requests at once
 	Used  float64 `json:"used"`  // of the target; 0 = Knative's default
 }
@@ -61,7 +61,8 @@ func (s *setting) decider() *scaling.DeciderSpec {
 	return d
 }
 
-// A kpa is Knative's autoscaler of one Revision: its collector of metrics, which asks the queue-proxies, and its decisions.
+// A kpa is Knative's autoscaler of one Revision: its collector of metrics, which scrapes the queue-proxies, and its
+// decisions.
 type kpa struct {
 	activator *activator
 	collector *metrics.MetricCollector
@@ -85,18 +86,19 @@ func newKPA(a *activator, s *setting) (*kpa, error) {
 
 func (k *kpa) close() { k.collector.Delete(revision.Namespace, revision.Name) }
 
-// ReadyCount and NotReadyCount are what the autoscaler asks of the cluster.
+// ReadyCount and NotReadyCount are the autoscaler's view of the cluster.
 func (k *kpa) ReadyCount() (int, error)    { return len(k.activator.ready()), nil }
 func (k *kpa) NotReadyCount() (int, error) { return 0, nil }
 
-// Scrape implements [metrics.StatsScraper], which the collector calls every second: the sum of what all queue-proxies say.
+// Scrape implements [metrics.StatsScraper], which the collector calls every second: the sum of the reports of all
+// queue-proxies.
 func (k *kpa) Scrape(time.Duration) (sum metrics.Stat, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, b := range k.activator.ready() {
 		s, err := b.pod.stat(ctx)
 		if err != nil {
-			continue // a pod that has just gone
+			continue // the pod has just ended
 		}
 		sum.PodName = "sum"
 		sum.AverageConcurrentRequests += s.AverageConcurrentRequests
@@ -107,13 +109,13 @@ func (k *kpa) Scrape(time.Duration) (sum metrics.Stat, err error) {
 	return sum, nil
 }
 
-// report tells the collector what the activator has counted since the last report; it is called every second.
+// report passes the activator's counts since the last report to the collector; it is called every second.
 func (k *kpa) report(now time.Time) {
 	r := k.activator.stats.Report(now)
 	k.collector.Record(revision, now, metrics.Stat{PodName: "activator", AverageConcurrentRequests: r.AverageConcurrency, RequestCount: r.RequestCount})
 }
 
-// wants returns how many pods there should be; false = not known.
+// wants returns the desired number of pods; false = unknown.
 func (k *kpa) wants(now time.Time) (int, bool) {
 	r := k.scaler.Scale(k.logger, now)
 	return int(r.DesiredPodCount), r.ScaleValid
@@ -121,7 +123,7 @@ func (k *kpa) wants(now time.Time) (int, bool) {
 
 var statsURL = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(podspace.QueueStatsPort)) + "/metrics"
 
-// stat is what queue-proxy tells the autoscaler.
+// stat is queue-proxy's report to the autoscaler.
 func (d *pod) stat(ctx context.Context) (s metrics.Stat, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, statsURL, nil)
 	if err != nil {

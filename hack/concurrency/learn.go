@@ -25,8 +25,8 @@ type run struct {
 	Steps    []step `json:"steps"`
 	Most     int    `json:"most"`     // the largest limit that its guard allows in the end
 	Restarts int    `json:"restarts"` // of the function
-	Kills    int    `json:"kills"`    // for want of memory
-	Refused  int    `json:"refused"`  // windows that cannot be what a pod did
+	Kills    int    `json:"kills"`    // for lack of memory
+	Refused  int    `json:"refused"`  // windows with impossible values
 	Reason   string `json:"reason"`
 }
 
@@ -42,7 +42,7 @@ func learn(ctx context.Context, gate string, p *profile, learner string, seed ui
 	settings := capacity.DefaultSettings()
 	settings.Initial = initial
 	settings.Seed = seed
-	settings.Unguarded = learner == "paper" // it has none
+	settings.Unguarded = learner == "paper" // it has no guard
 	l, err := capacity.New(learner, settings)
 	if err != nil {
 		return r, err
@@ -80,7 +80,7 @@ func learn(ctx context.Context, gate string, p *profile, learner string, seed ui
 // patience is how many windows in one trial may be refused.
 const patience = 20
 
-// try measures a limit for a learner, and counts what is refused as no window.
+// try measures a limit for a learner, and counts the refused windows.
 func (d *pod) try(ctx context.Context, n int) (whole capacity.Window, refused int, err error) {
 	if err := d.change(ctx, n); err != nil {
 		return whole, 0, err

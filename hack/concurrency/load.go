@@ -14,7 +14,7 @@ type load struct {
 	counts   chan map[uint16]int
 }
 
-// startLoad starts so many clients, which ask for a path.
+// startLoad starts so many clients, which request a path.
 func startLoad(d *pod, clients int, path string) *load {
 	c := *d.client
 	c.Transport = calm{c.Transport}
@@ -35,7 +35,7 @@ func startLoad(d *pod, clients int, path string) *load {
 }
 
 // stop ends the clients. It returns how many answers of each status there were; 0 = no answer.
-// What is inside the gate has to end first, or the gate.
+// Before that, the requests inside the gate have to end, or the gate.
 func (l *load) stop() map[uint16]int {
 	l.attacker.Stop()
 	return <-l.counts

@@ -19,21 +19,22 @@ import (
 )
 
 const (
-	// startDelay is what a pod takes from the decision until its container is started, as it
-	// is scheduled and set up; a new one after its function was killed takes it too.
+	// startDelay is the time from the decision for a pod until its container is started: it is scheduled and set
+	// up. A new one after its function was killed takes it too.
 	startDelay = 2 * time.Second
 	mostPods   = 8
 	// clientWaits is how long a client waits for its answer.
 	clientWaits = 10 * time.Second
 )
 
-// A demand is the load of a profile, and what is promised to its clients.
+// A demand is the load of a profile, and the promise to its clients.
 type demand struct {
 	rate    float64       // requests a second, after the rise
 	promise time.Duration // for 95 % of them
 }
 
-// demands are fixed: two to three times what one pod answers, and no more than eight pods at limit 10 can answer.
+// demands are fixed: two to three times the capacity of one pod, and no more than eight pods at limit 10 can
+// answer.
 var demands = map[string]demand{
 	"cpu": {140, 200 * time.Millisecond},
 	"mem": {160, 600 * time.Millisecond},
@@ -90,7 +91,7 @@ type replica struct {
 	cancel   context.CancelFunc
 }
 
-// scale wants so many pods. What was wanted last goes first. Without a delay it returns when they are ready.
+// scale sets the number of pods. The newest are removed first. Without a delay it returns when they are ready.
 func (f *fleet) scale(ctx context.Context, n int, delay time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +200,7 @@ func (f *fleet) podSeconds(from, to time.Time) (sum float64) {
 	return sum
 }
 
-// A loopRun is what a setting gave in the loop.
+// A loopRun is the result of a setting in the loop.
 type loopRun struct {
 	Profile    string         `json:"profile"`
 	Setting    setting        `json:"setting"`
@@ -219,7 +220,7 @@ type loopRun struct {
 // mean is the mean number of pods.
 func (r *loopRun) mean() float64 { return r.PodSeconds / r.Seconds }
 
-// runLoop lets clients ask a Service that begins with one pod, while Knative's autoscaler decides.
+// runLoop lets clients send requests to a Service that begins with one pod, while Knative's autoscaler decides.
 func runLoop(ctx context.Context, program string, p *profile, s setting, repeat int, seconds float64) (_ *loopRun, err error) {
 	r := &loopRun{Profile: p.name, Setting: s, Repeat: repeat, Seconds: seconds - settling.Seconds(), Load: loadAverage(), Codes: map[uint16]int{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -289,7 +290,7 @@ func quantile(sorted []float64, share float64) float64 {
 	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)]
 }
 
-// follow does what the autoscaler wants, until the context ends.
+// follow carries out the autoscaler's decisions until the context ends.
 func (f *fleet) follow(ctx context.Context, k *kpa, r *loopRun) error {
 	report, tick := time.NewTicker(time.Second), time.NewTicker(kpaTick)
 	defer report.Stop()
@@ -314,7 +315,7 @@ func (f *fleet) follow(ctx context.Context, k *kpa, r *loopRun) error {
 	}
 }
 
-// A lesson is what Sigma's learner says of a function before the loop.
+// A lesson is the result of Sigma's learner for a function before the loop.
 type lesson struct {
 	Profile string            `json:"profile"`
 	Repeat  int               `json:"repeat"`
@@ -325,12 +326,12 @@ type lesson struct {
 }
 
 const (
-	agreed      = 4 // trials in a row at the learner's limit, as `sigma mpa concurrency learn` wants
+	agreed      = 4 // trials in a row at the learner's limit, as many as `sigma mpa concurrency learn` requires
 	mostLessons = 30
 )
 
-// learnSetting lets the default learner look for the limit of a function behind the gate, as `sigma mpa concurrency learn` does,
-// and returns what `recommend --format knative` makes of it.
+// learnSetting lets the default learner find the limit of a function behind the gate, like `sigma mpa concurrency
+// learn`, and returns the setting that `recommend --format knative` derives from it.
 func learnSetting(ctx context.Context, gate string, p *profile, repeat int) (*lesson, error) {
 	var refused []string
 	for {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// loadAverage is the machine's, of a minute; "unknown" where it does not say.
+// loadAverage is the machine's, of a minute; "unknown" if it cannot be read.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

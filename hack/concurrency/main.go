@@ -1,8 +1,8 @@
-// Concurrency compares what Sigma learns of a function, and what its simulator says of it,
-// with real functions: each runs in a cgroup and a network namespace of its own behind
-// sigma-gate, and Vegeta keeps the gate full.
+// Concurrency compares the results of Sigma's learners and of its simulator with real
+// functions: each runs in a cgroup and a network namespace of its own behind sigma-gate,
+// and Vegeta keeps the gate full.
 //
-//	concurrency curve [PROFILE…]   what each limit gives, measured and simulated
+//	concurrency curve [PROFILE…]   results of each limit, measured and simulated
 //	concurrency learn [PROFILE…]   and how soon learners find the best one
 //	concurrency page               both, for all profiles: docs/concurrency-validation.md
 //	concurrency knative            with Knative's queue-proxy and autoscaler: docs/results/knative-loop.md
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// A study says what is measured.
+// A study holds the settings of the measurements.
 type study struct {
 	gate, page, out string
 	runs, windows   int
@@ -98,7 +98,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	return root.ExecuteContext(ctx)
 }
 
-// command says how the results were made.
+// command names the command and the commit of the results.
 func (s *study) command(target string) string {
 	commit, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
@@ -112,13 +112,13 @@ type results struct {
 	Version  string   `json:"version"` // of cgroups
 	Curves   []curve  `json:"curves"`
 	Runs     []run    `json:"runs"`
-	Left     []string `json:"left,omitempty"` // what could not be measured
+	Left     []string `json:"left,omitempty"` // the profiles that could not be measured
 	Seconds  float64  `json:"seconds"`        // of cpu, of this process
 	Learners []string `json:"learners"`
 	Windows  int      `json:"windows"`
 }
 
-// lacks returns an error that names what this machine lacks for functions.
+// lacks returns an error that names the features that this machine lacks for functions.
 func lacks() error {
 	if list := missing(); len(list) > 0 {
 		return fmt.Errorf("this machine lacks what functions need: %s", strings.Join(list, ", "))

@@ -16,12 +16,12 @@ type inputs struct {
 	Demand     float64 `json:"demand"`     // core-seconds of a request to a busy function
 	Wake       float64 `json:"wake"`       // core-seconds that a request to an idle one takes more
 	Contention float64 `json:"contention"` // κ, of threads that share a lock
-	Floor      float64 `json:"floor"`      // seconds between gate and function of a request that asks for nothing
+	Floor      float64 `json:"floor"`      // seconds between gate and function of a request without work
 	Rest       float64 `json:"rest"`       // bytes of the function with such a request inside
 }
 
-// calibrate measures the inputs: requests that ask for nothing, without a quota, and the
-// demand at two limits.
+// calibrate measures the inputs: requests without work, without a quota, and the demand at two
+// limits.
 func calibrate(ctx context.Context, gate string, p *profile) (in inputs, err error) {
 	d, err := startPod(ctx, gate, p, 1)
 	if err != nil {
@@ -69,11 +69,11 @@ const (
 	turnSeconds = .015
 )
 
-// simulate returns what the simulator says that a limit gives, and how often it kills the pod.
+// simulate returns the simulated throughput of a limit, and how often it kills the pod.
 func simulate(ctx context.Context, p *profile, in inputs, limit int) (rate float64, kills int, err error) {
 	workers := limit
 	if p.pool > 0 {
-		workers = min(limit, p.pool) // who has no connection waits, as before the pod
+		workers = min(limit, p.pool) // requests without a connection wait, as before the pod
 	}
 	cfg := sim.Config{
 		App: sim.App{
@@ -99,5 +99,5 @@ func simulate(ctx context.Context, p *profile, in inputs, limit int) (rate float
 	if err != nil {
 		return 0, 0, err
 	}
-	return float64(r.Requests-r.Lost) / (simulated - warmup), r.Kills, nil // a client's next request comes when its last one has ended
+	return float64(r.Requests-r.Lost) / (simulated - warmup), r.Kills, nil // a client sends its next request when its last one has ended
 }

@@ -28,7 +28,7 @@ const (
 	adminAddress = "127.0.0.1:9901"
 )
 
-// missing returns what a machine lacks for functions, by name.
+// missing returns the features that a machine lacks for functions, by name.
 func missing() (list []string) {
 	if os.Getuid() != 0 {
 		list = append(list, "root")
@@ -104,7 +104,7 @@ func newPod(ctx context.Context, p *profile, dead chan struct{}) (_ *pod, err er
 	return d, nil
 }
 
-// front starts what stands before the function, and waits until an address answers.
+// front starts a program in front of the function, and waits until an address answers.
 func (d *pod) front(ctx context.Context, cmd *exec.Cmd, url string) error {
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -184,7 +184,7 @@ func (d *pod) watch() {
 	}
 }
 
-// awaits asks until there is an answer.
+// awaits sends requests until there is an answer.
 func (d *pod) awaits(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -232,7 +232,7 @@ func (d *pod) window(ctx context.Context, length time.Duration) (w capacity.Wind
 	return w, err
 }
 
-// ends returns how often the function has ended by itself, and how often for want of memory.
+// ends returns how often the function has ended by itself, and how often for lack of memory.
 func (d *pod) ends() (restarts, kills int, err error) {
 	kills, err = d.group.Kills()
 	d.mu.Lock()
@@ -246,8 +246,8 @@ const clients = 400
 // load starts clients that keep the gate full until the pod is stopped.
 func (d *pod) load(clients int) { d.loads = append(d.loads, startLoad(d, clients, "/")) }
 
-// stop ends gate, function and clients, and removes what was made for them. It returns the
-// error that the pod was stopped for, if any.
+// stop ends gate, function and clients, and removes their cgroup and namespace. It returns the error
+// that the pod was stopped for, if any.
 func (d *pod) stop(err error) error {
 	d.mu.Lock()
 	d.stopped = true

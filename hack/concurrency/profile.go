@@ -12,7 +12,7 @@ const (
 	memoryBytes = 256 << 20 // that every function may take
 )
 
-// A profile is a function: what a request asks of it.
+// A profile is a function: the work of a request.
 type profile struct {
 	name, about string
 	wait, cpu   time.Duration

@@ -23,11 +23,11 @@ const (
 type paperStep struct {
 	Limit  int     `json:"limit"`
 	Rate   float64 `json:"rate"`   // answers a second
-	Failed float64 `json:"failed"` // answers with an error, and none
+	Failed float64 `json:"failed"` // failed and missing answers
 	Kills  int     `json:"kills"`
 }
 
-// failing says whether a trial lost more than a twentieth of its requests, or the function.
+// failing reports whether a trial lost more than a twentieth of its requests, or the function.
 func (s *paperStep) failing() bool {
 	return s.Kills > 0 || s.Failed > .05*s.Rate*paperTrial.Seconds()
 }
@@ -51,7 +51,7 @@ func publishedAgent(ctx context.Context, program string, p *profile, trials int,
 	return list, nil
 }
 
-// publishedTrial measures a limit on one pod. What it cannot let in the activator holds.
+// publishedTrial measures a limit on one pod. The activator holds requests above the limit.
 func publishedTrial(ctx context.Context, program string, p *profile, limit int) (s paperStep, w capacity.Window, err error) {
 	s.Limit = limit
 	d, err := newPod(ctx, p, nil)

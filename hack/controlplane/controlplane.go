@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// Options say what to start.
+// Options are the settings of a control plane.
 type Options struct {
 	// Programs is the folder that build.sh prints.
 	Programs string
@@ -38,18 +38,18 @@ type Options struct {
 	Log io.Writer
 }
 
-// ControlPlane is a running control plane. Dir holds, beside what the programs
-// keep there:
+// ControlPlane is a running control plane. Dir holds, in addition to the programs'
+// own files:
 //
 //	kubeconfig                     group system:masters
 //	scheduler.kubeconfig           user system:kube-scheduler, and no more rights than that
 //	controller-manager.kubeconfig  user system:kube-controller-manager
-//	ca.crt                         what the API server's certificate is verified with
+//	ca.crt                         certificate that verifies the API server's
 //	etcd.pid, kube-apiserver.pid, kube-controller-manager.pid
 //	etcd.log, ...
 //
-// A program that dies is started again, as a node's kubelet would: kill -9 what a
-// .pid file names to test a restart, -STOP and -CONT it to test an outage.
+// A program that dies is started again, as a node's kubelet would: kill -9 the
+// process of a .pid file to test a restart, -STOP and -CONT it to test an outage.
 type ControlPlane struct {
 	Dir string
 	URL string // of the API server
@@ -71,7 +71,8 @@ func (c *ControlPlane) SchedulerKubeconfig() string {
 // Failed reports, at most once, that a program died too often to be restarted.
 func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
-// errPort says that another process took the port between our choice and the bind.
+// errPort is the error if another process took the port between our choice and the
+// bind.
 var errPort = errors.New("address already in use")
 
 // Start returns once the API server is ready and the controllers run, or when
@@ -178,7 +179,8 @@ func start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 		"--root-ca-file=" + file("ca.crt"),
 		"--leader-elect=false",
 		"--secure-port=0",
-		// Those that need kubelets; without a cloud, none of a cloud's starts.
+		// All but those that need kubelets; without a cloud, no controller of a
+		// cloud starts.
 		"--controllers=*,-node-lifecycle-controller,-node-ipam-controller",
 		// Upstream's 20 a second would take minutes to make thousands of pods.
 		"--kube-api-qps=500",
@@ -196,8 +198,8 @@ func start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 	return c, nil
 }
 
-// Stop ends the programs, those first that need the others, and returns when
-// they are gone. It may be called more than once.
+// Stop ends the programs, those first that need the others, and returns when they
+// have ended. It may be called more than once.
 func (c *ControlPlane) Stop() {
 	c.stop.Do(func() {
 		for _, p := range slices.Backward(c.processes) {

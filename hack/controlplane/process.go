@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// grace is what a program has from SIGTERM to SIGKILL. Nothing of value is
-	// lost by the latter; an API server waits as long as it takes for its watches.
+	// grace is the time of a program from SIGTERM to SIGKILL. Nothing of value is
+	// lost by the latter; an API server waits without limit for its watches.
 	grace = 10 * time.Second
 	// A program that dies this often within a minute is not started again.
 	mostRestarts = 10
@@ -95,7 +95,7 @@ func (p *process) supervise() {
 	}
 }
 
-// once runs the program until it ends, which is an error, or until it is told to.
+// once runs the program until it ends, which is an error, or until it is stopped.
 func (p *process) once() error {
 	out, err := os.OpenFile(p.logFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

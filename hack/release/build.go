@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// programs are what a release has images of. sigma-records is for those who work on Sigma.
+// programs are those that a release has images of. sigma-records is for those who work on
+// Sigma.
 var programs = []string{"sigma", "sigma-scheduler", "sigma-extender", "sigma-mpa", "sigma-pilot", "sigma-gate", "sigma-flow"}
 
-// source is a checkout and what is built of it.
+// source is a checkout and the files built from it.
 type source struct {
 	root              string
 	version, revision string
 	programs, archs   []string
-	kept              string // folder of what was built: keepBinaries
+	kept              string // folder of the built files: keepBinaries
 }
 
 // binary is the file of a program for a platform, which is built unless it is there.
@@ -37,7 +38,7 @@ func (s *source) build(ctx context.Context, program, goos, goarch, file string) 
 	if err != nil {
 		return err
 	}
-	// kube-scheduler's code says of what version it is only when told.
+	// kube-scheduler's code has its version only from this flag.
 	flags := "-s -w -buildid= -X main.version=" + s.version +
 		" -X k8s.io/component-base/version.gitVersion=" + strings.TrimSpace(kubernetes)
 	file, err = filepath.Abs(file)

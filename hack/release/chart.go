@@ -24,7 +24,8 @@ import (
 //go:embed all:chart
 var static embed.FS
 
-// resources and components are what the chart holds: the manifests as kustomize builds them.
+// resources and components are the content of the chart: the manifests as kustomize builds
+// them.
 var (
 	resources  = []string{"manifests/base/crds", "manifests/mpa/crds", "manifests/overlays/second-scheduler", "manifests/mpa"}
 	components = []string{
@@ -33,14 +34,14 @@ var (
 		"manifests/components/network-policy", "manifests/mpa/network-policy",
 		"manifests/mpa/retraining", "manifests/mpa/limits", "manifests/mpa/knative",
 	}
-	// extras bring objects like components; what they change of the scheduler is among the edits.
+	// extras add objects like components; their changes of the scheduler are among the edits.
 	extras = []string{"manifests/components/pilot"}
 )
 
 // object is one object of the manifests.
 type object struct {
 	*yaml.RNode
-	component string // the last component that adds it, "" for none
+	component string // the last component that adds it, "" = no component
 }
 
 // manifests builds the kustomizations of a checkout.
@@ -79,7 +80,7 @@ func build(root string, resources, components []string, images ...kustomize.Imag
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if dir, err = filepath.EvalSymlinks(dir); err != nil { // kustomize wants paths relative to the real folder
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // kustomize needs paths relative to the real folder
 		return nil, err
 	}
 	k := kustomize.Kustomization{TypeMeta: kustomize.TypeMeta{APIVersion: kustomize.KustomizationVersion, Kind: kustomize.KustomizationKind}, Images: images}
@@ -153,8 +154,8 @@ func writeChart(root, dir, version string) error {
 	return nil
 }
 
-// replaceable reports a folder that holds something without the file by which one tells
-// what it is.
+// replaceable returns an error for a folder that holds something without the file that
+// identifies its content.
 func replaceable(dir, file, what string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,13 +170,13 @@ func replaceable(dir, file, what string) error {
 	return nil
 }
 
-// chartVersion is a version as Helm and krew want it: semantic, without v.
+// chartVersion is a version in the form of Helm and krew: semantic, without v.
 func chartVersion(version string) string {
 	number := strings.TrimPrefix(version, "v")
 	if regexp.MustCompile(`^\d+\.\d+\.\d+`).MatchString(number) {
 		return number
 	}
-	return "0.0.0-g" + regexp.MustCompile(`[^0-9A-Za-z-]+`).ReplaceAllString(number, "-") // a number with a leading zero is none
+	return "0.0.0-g" + regexp.MustCompile(`[^0-9A-Za-z-]+`).ReplaceAllString(number, "-") // a number with a leading zero is not semantic
 }
 
 func writeStatic(dir, version string) error {
@@ -203,14 +204,15 @@ func writeFile(path string, content []byte) error {
 	return os.WriteFile(path, content, 0o644) //nolint:gosec // others read it
 }
 
-// template is an object as a file of the chart; its content is nil if the chart has none.
+// template is an object as a file of the chart; its content is nil if the chart leaves it
+// out.
 func (o object) template(used map[*edit]bool) (path string, content []byte, err error) {
 	name := strings.ToLower(o.GetKind()) + "-" + unhashed(o.GetName()) + ".yaml"
 	if ns := o.GetNamespace(); ns != "" && ns != "sigma-system" && ns != "sigma-mpa" {
 		name = ns + "-" + name
 	}
 	switch o.GetKind() {
-	case "Namespace": // the one that the user names
+	case "Namespace": // the user's namespace
 		return "", nil, nil
 	case "ResourceQuota": // of which one is enough in one namespace
 		if o.GetNamespace() == "sigma-mpa" {
@@ -256,7 +258,7 @@ func unhashed(name string) string {
 	return name
 }
 
-// condition says which of the user's values want the object.
+// condition names the user's values that enable the object.
 func (o object) condition() string {
 	var c []string
 	if strings.HasPrefix(o.GetName(), "sigma-mpa") {

@@ -19,7 +19,7 @@ type edit struct {
 	kind, name string
 	path       []string // of an existing field; "[name=x]" is the list's item x
 	as         how
-	old        string // with within: what the expression replaces
+	old        string // with within: the text that the expression replaces
 	expression string
 }
 
@@ -175,7 +175,7 @@ storageClassName: {{ . }}
 	},
 }
 
-// apply marks where the expression goes; fill puts it there.
+// apply marks the place of the expression; fill puts it there.
 func (e *edit) apply(object *yaml.RNode, place func(string) string) error {
 	n, err := object.Pipe(yaml.Lookup(e.path...))
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 const (
 	// user runs the programs: nobody's number, as the manifests have it.
 	user = 65532
-	// certificates is where Go's crypto/x509 looks first.
+	// certificates is the first path that Go's crypto/x509 reads.
 	certificates = "etc/ssl/certs/ca-certificates.crt"
 
 	labelTitle    = "org.opencontainers.image.title"
@@ -89,7 +89,8 @@ func writeImages(ctx context.Context, s *source, dir string, out io.Writer) erro
 	return nil
 }
 
-// clearImages makes a folder that has no images, so that a push takes none of a former build.
+// clearImages makes a folder that has no images, so that a push takes no image of a former
+// build.
 func clearImages(dir string) error {
 	for _, p := range programs {
 		old, err := filepath.Glob(filepath.Join(dir, p+"-linux-*.tar"))

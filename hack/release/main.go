@@ -1,5 +1,5 @@
-// Command release builds what users install: images of the programs, without Docker, a Helm
-// chart of the manifests, and the folder of a release.
+// Command release builds the files that users install: images of the programs, without
+// Docker, a Helm chart of the manifests, and the folder of a release.
 //
 //	go run . images --source ../.. --out ../../out/images
 //	go run . push --from ../../out/images REGISTRY

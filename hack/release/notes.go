@@ -14,8 +14,8 @@ import (
 // area is the package that a commit's subject begins with.
 var area = regexp.MustCompile(`^([a-z0-9_.-]+)[a-z0-9_/., -]*: `)
 
-// writeNotes says how the release is installed, what images it has, and what changed since
-// the last tag, or ever where there is none. A tree without git has no changes to tell.
+// writeNotes writes how to install the release, its images, and the changes since the last
+// tag, or all if there is no tag. A tree without git has no changes to list.
 func (r *release) writeNotes(ctx context.Context, file, digests string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Sigma %s\n\nIn this folder:\n\n", r.version)

@@ -19,20 +19,20 @@ import (
 // sums is the list of a release's files with their SHA-256, as sha256sum reads it.
 const sums = "SHA256SUMS"
 
-// platforms are what the command line is built for, as GOOS-GOARCH.
+// platforms are those that the command line is built for, as GOOS-GOARCH.
 var platforms = []string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64", "windows-amd64", "windows-arm64"}
 
-// release is where a release goes and what it names.
+// release holds the target of a release and the names in it.
 type release struct {
 	source
 	images   string // folder of the images, for a push
 	registry string // where users pull the images from; "" = nodes have them
-	url      string // folder on the web that will hold the files; "" = not known
+	url      string // folder on the web that will hold the files; "" = unknown
 
 	platforms []string // of the command line, as GOOS-GOARCH
 }
 
-// write replaces the folder dir by a release. What fails leaves the folder as it was.
+// write replaces the folder dir by a release. An error leaves the folder as it was.
 func (r *release) write(ctx context.Context, dir string, out io.Writer) (err error) {
 	if err := r.checkNames(); err != nil {
 		return err

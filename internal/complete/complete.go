@@ -1,4 +1,4 @@
-// Package complete is what a shell offers for the values of the command line's flags.
+// Package complete completes the values of the command line's flags in a shell.
 package complete
 
 import (
@@ -24,11 +24,11 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// values offers what a flag may hold, given the command and what is typed.
+// values offers the values of a flag, given the command and the typed text.
 type values = cobra.CompletionFunc
 
 // Flags registers the completion of every flag of a command and those below it. It returns the flags
-// of text that it does not know.
+// of text without a completion.
 func Flags(root *cobra.Command) (unknown []string) {
 	root.Flags().VisitAll(func(f *pflag.Flag) {
 		of, ok := known[strings.TrimPrefix(root.CommandPath(), "sigma ")+" --"+f.Name]
@@ -64,7 +64,7 @@ func oneOf(words ...string) values {
 	}
 }
 
-// orFiles offers words and, where none begins with what is typed, files.
+// orFiles offers words and, if none begins with the typed text, files.
 func orFiles(words ...string) values {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return begin(words, typed), cobra.ShellCompDirectiveDefault
@@ -131,7 +131,7 @@ func contexts(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.She
 	return begin(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// features are what the model given by --model, or the first, can learn.
+// features are those that the model given by --model, or the first, can learn.
 func features(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	name, _ := cmd.Flags().GetString("model")
 	model := policy.ModelOf(name)

@@ -1,5 +1,5 @@
-// Package cputime measures processor time, user and system: on a shared machine the clock on the
-// wall says little. All CPU-seconds of pages, tests and tools are its.
+// Package cputime measures processor time, user and system: on a shared machine the wall clock
+// means little. All CPU-seconds of pages, tests and tools are its.
 package cputime
 
 import "os"

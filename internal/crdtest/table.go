@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Cells returns what kubectl shows of an object without -o wide, but for its age, from the
-// API server's answer: a Table with one row.
+// Cells returns the columns that kubectl shows of an object without -o wide, except its
+// age, from the API server's answer: a Table with one row.
 func Cells(t *testing.T, answer []byte) map[string]any {
 	t.Helper()
 	var table metav1.Table

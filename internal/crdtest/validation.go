@@ -1,5 +1,6 @@
 // Package crdtest validates custom objects as the API server does, by the server's own
-// packages and without a server. It is for the tests of any kind and knows none of them.
+// packages and without a server. It serves the tests of any kind and depends on none of
+// them.
 package crdtest
 
 import (
@@ -22,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A CRD validates, prunes and defaults objects of one kind by its definition. What the
-// API server does with objects of every kind is tested on a real server.
+// A CRD validates, prunes and defaults objects of one kind by its definition. The API
+// server's treatment of objects of every kind is tested on a real server.
 type CRD struct {
 	// Definition is the parsed file.
 	Definition apiextensionsv1.CustomResourceDefinition

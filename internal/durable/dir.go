@@ -15,8 +15,8 @@ import (
 // is replaced.
 //
 // Linux exchanges two folders in one step. Elsewhere, and on file systems that
-// cannot, a kill at the worst moment leaves no folder at path: the old one is
-// beside it as ".NAME.old", and the next WriteDir puts it back first.
+// cannot, a kill at the worst moment leaves no folder at path: the old one is next
+// to it as ".NAME.old", and the next WriteDir puts it back first.
 func WriteDir(path string, keep func(name string) bool, write func(dir string) error) error {
 	if err := writeDir(path, keep, write); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -75,7 +75,7 @@ type folder struct {
 	above            *os.File
 }
 
-// recover ends what a kill has interrupted.
+// recover completes or undoes the work that a kill has interrupted.
 func (f *folder) recover() error {
 	Step("remove", f.fresh)
 	if err := os.RemoveAll(f.fresh); err != nil {
@@ -145,9 +145,9 @@ func (f *folder) swapInTwoSteps() error {
 	return nil
 }
 
-// discardOld moves what is kept out of the old folder and removes the rest. After
-// a kill before the exchange, "old" is the new folder, which has nothing to keep
-// that is not there.
+// discardOld moves the entries to keep out of the old folder and removes the rest.
+// After a kill before the exchange, "old" is the new folder, whose entries to keep
+// are all in the other.
 func (f *folder) discardOld() error {
 	if info, err := os.Lstat(f.old); err == nil && !info.IsDir() {
 		return os.Remove(f.old)

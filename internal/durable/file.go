@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces the file at path by what write writes. With an error, the
+// WriteFile replaces the file at path by the output of write. With an error, the
 // old file is as it was. A symbolic link stays, and the file that it points to is
 // replaced.
 func WriteFile(path string, write func(w io.Writer) error) error {
@@ -25,7 +25,7 @@ func WriteFile(path string, write func(w io.Writer) error) error {
 	return f.Commit()
 }
 
-// A File is written beside the file that it replaces when it is committed.
+// A File is written next to the file that it replaces when it is committed.
 type File struct {
 	path string
 	file *os.File
@@ -50,12 +50,12 @@ func Create(path string) (*File, error) {
 	return &File{path: path, file: file, w: bufio.NewWriter(file)}, nil
 }
 
-// hidden is the name of a helper file beside path.
+// hidden is the name of a helper file next to path.
 func hidden(path, suffix string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+suffix)
 }
 
-// errBusy says that another writer is at work.
+// errBusy is the error if another writer is at work.
 var errBusy = errors.New("another process is writing it now")
 
 // createLocked makes a file and locks it. A file of that name without a lock was left by
@@ -135,7 +135,7 @@ func (f *File) Commit() error {
 	return syncFolder(filepath.Dir(f.path))
 }
 
-// Discard removes what was written, unless it was committed.
+// Discard removes the new file, unless it was committed.
 func (f *File) Discard() {
 	if !f.done {
 		_ = os.Remove(f.file.Name())

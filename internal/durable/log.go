@@ -11,15 +11,15 @@ import (
 	"path/filepath"
 )
 
-// A Format says how the records of a log are written. The zero value is JSON.
+// A Format is the encoding of a log's records. The zero value is JSON.
 type Format[T any] struct {
 	// Encode appends a record to b as one line with its end; nil = JSON.
 	Encode func(b *bytes.Buffer, record T) error
 	// Decode reads a line without its end, and may not keep it; nil = [ParseJSON].
 	Decode func(line []byte) (T, error)
-	// Mine reports whether a file that begins with the text, at most its first line
-	// with its end, can be such a log. It is asked where no record is decoded when a log is opened:
-	// nothing is cut off other people's files. nil = the text begins like a JSON object.
+	// Mine reports whether a file that begins with the text, at most its first line with its end,
+	// can be such a log. It is called if no record is decoded when a log is opened: the files of
+	// other programs are not cut. nil = the text begins like a JSON object.
 	Mine func(text []byte) bool
 	// Mode of a file that is made; 0 = 0644.
 	Mode fs.FileMode
@@ -43,9 +43,9 @@ func (f Format[T]) orJSON() Format[T] {
 
 // An AppendLog appends records to a file, a line each. It serves one goroutine.
 //
-// The lines of one call go to the system in one write. A process that is killed
+// The lines of one call are written in one system call. A process that is killed
 // cuts off the last line at most, which the next OpenLog removes. A machine that
-// loses power may also lose what was not synced.
+// loses power may also lose lines that were not synced.
 type AppendLog[T any] struct {
 	path   string
 	format Format[T]
@@ -55,7 +55,7 @@ type AppendLog[T any] struct {
 	buf    bytes.Buffer
 }
 
-// A logFile is what a log needs of an [os.File].
+// A logFile is the part of an [os.File] that a log needs.
 type logFile interface {
 	io.Writer
 	Stat() (fs.FileInfo, error)
@@ -103,7 +103,7 @@ func openLocked(path string, mode fs.FileMode) (*os.File, error) {
 	}
 }
 
-// resume reads what is there and removes what a kill cut off.
+// resume reads the existing records and removes a line that a kill cut off.
 func (l *AppendLog[T]) resume(file *os.File, each func(line int, record T) error) error {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -179,8 +179,8 @@ func lastLineEnd(file io.ReaderAt, end int64) (int64, error) {
 	return 0, nil
 }
 
-// Append appends records, all of them or none: what was there is still there when
-// the disk is full.
+// Append appends records, all of them or none: the existing records survive a full
+// disk.
 func (l *AppendLog[T]) Append(records ...T) error { return l.append(false, records) }
 
 // AppendSync appends records, all of them or none, and syncs the file.
@@ -230,8 +230,8 @@ func (l *AppendLog[T]) write(sync bool) error {
 	return l.Sync()
 }
 
-// mend removes what a write left that failed half way. It never makes the file longer:
-// another program may have cut it meanwhile.
+// mend removes the remains of a write that failed half way. It never makes the file
+// longer: another program may have cut it meanwhile.
 func (l *AppendLog[T]) mend() error {
 	if !l.torn {
 		return nil
@@ -259,7 +259,7 @@ func (l *AppendLog[T]) length() (int64, error) {
 // Size is the size of the file in bytes.
 func (l *AppendLog[T]) Size() int64 { return l.size }
 
-// Path is what the log was opened with.
+// Path is the path that the log was opened with.
 func (l *AppendLog[T]) Path() string { return l.path }
 
 // Sync makes the records last, also when the machine loses power.

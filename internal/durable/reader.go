@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A LineError says on which line of a file something is wrong.
+// A LineError is an error in a line of a file.
 type LineError struct {
 	File string
 	Line int
@@ -19,7 +19,7 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error in the line.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // A Reader reads records, one a line.
@@ -28,8 +28,8 @@ type Reader[T any] struct {
 	in     *bufio.Reader
 	decode func(line []byte) (T, error)
 	line   int
-	// CutOff says that the last line has no end, because a kill cut it off. It is
-	// not read.
+	// CutOff means that the last line has no end, because a kill cut it off. It
+	// is not read.
 	CutOff bool
 }
 
@@ -43,7 +43,7 @@ func NewReader[T any](name string, r io.Reader, decode func(line []byte) (T, err
 func (r *Reader[T]) Line() int { return r.line }
 
 // Next returns the next record, or io.EOF. Any other error is a [*LineError];
-// after one from decode, Next goes on with the next line.
+// after one from decode, Next continues with the next line.
 func (r *Reader[T]) Next() (T, error) {
 	var none T
 	text, err := r.readLine()
@@ -65,8 +65,8 @@ func (r *Reader[T]) Next() (T, error) {
 // mostLine is the most bytes of a record: far more than any has.
 const mostLine = 64 << 20
 
-// readLine returns a line with its end, or what is left of the file and io.EOF. The
-// text is valid until the next call.
+// readLine returns a line with its end, or the remainder of the file and io.EOF.
+// The text is valid until the next call.
 func (r *Reader[T]) readLine() ([]byte, error) {
 	text, err := r.in.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

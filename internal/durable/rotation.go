@@ -16,13 +16,13 @@ type Rotation struct {
 	Files int   // kept aside; 0 = all
 }
 
-// A RotatingLog is an [AppendLog] whose file may be exchanged below it: by itself, as
-// its Rotation says, or by other programs. Each of its files begins with records that
+// A RotatingLog is an [AppendLog] whose file may be exchanged below it: by its
+// Rotation, or by other programs. Each of its files begins with records that
 // the caller gives to Begin.
 type RotatingLog[T any] struct {
 	*AppendLog[T]
 	rotation Rotation
-	begun    int64     // size of what Begin wrote
+	begun    int64     // size of the records of Begin
 	looked   time.Time // for another file at the path
 }
 
@@ -52,7 +52,7 @@ func OpenRotatingLog[T any](path string, format Format[T], r Rotation) (*Rotatin
 	return l, nil
 }
 
-// forgetLink takes back what a kill between the two steps of exchange has left.
+// forgetLink undoes the first step of exchange after a kill between its two steps.
 func (l *RotatingLog[T]) forgetLink() error {
 	old, err := Aside(l.path)
 	if err != nil || len(old) == 0 {
@@ -66,8 +66,8 @@ func (l *RotatingLog[T]) forgetLink() error {
 	return os.Remove(last)
 }
 
-// Check reports what others did to the file: [ErrCut] at once, [ErrMoved] after a second
-// at most. A moved file still takes records.
+// Check reports changes of the file by others: [ErrCut] at once, [ErrMoved] after a
+// second at most. A moved file still takes records.
 func (l *RotatingLog[T]) Check(now time.Time) error {
 	info, err := l.file.Stat()
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *RotatingLog[T]) Full() bool {
 }
 
 // Begin appends the records with which the log can be read from here, all of them or
-// none. It appends them to a new file where the present one is full, was cut or was
+// none. It appends them to a new file if the present one is full, was cut or was
 // moved. A full or cut file is kept aside. With an error the log stays as it was.
 func (l *RotatingLog[T]) Begin(now time.Time, records ...T) error {
 	if there, err := l.isAt(l.path); err != nil || !there {
@@ -192,10 +192,12 @@ func exchange(fresh, path, aside string) error {
 	return nil
 }
 
-// asideFormat is what the name of a file kept aside adds: such names sort by time.
+// asideFormat is the suffix of the name of a file kept aside: such names sort by
+// time.
 const asideFormat = ".20060102T150405.000Z"
 
-// asideAt is the name of a file that is kept aside now: behind those that are.
+// asideAt is the name of a file that is kept aside now: it sorts after the existing
+// ones.
 func (l *RotatingLog[T]) asideAt(now time.Time) (string, error) {
 	old, err := Aside(l.path)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// swap exchanges fresh and path in one step; what was at path is at old then.
+// swap exchanges fresh and path in one step; the former content of path is at
+// old then.
 var swap = func(fresh, old, path string) error {
 	Step("rename to", old)
 	if err := os.Rename(fresh, old); err != nil {

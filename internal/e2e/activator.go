@@ -18,18 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An Activator is one of Knative's activators. Knative puts it before the pods of a Revision by the Endpoints of
-// that; its port on this machine stands for 8012 at its address.
+// An Activator is one of Knative's activators. Knative puts it before the pods of a Revision by the Revision's
+// Endpoints; its port on this machine replaces port 8012 of its address.
 type Activator struct {
 	*Process
 	k      *Knative
 	ip     string
 	port   int
-	killed atomic.Bool // what is lost in it is its loss
+	killed atomic.Bool // requests lost in it count as Cut
 }
 
-// StartActivator starts an activator and returns when it has requests to come: it is ready, and in the Endpoints
-// of the activators.
+// StartActivator starts an activator and returns when it takes requests: it is ready, and in the Endpoints of the
+// activators.
 func (k *Knative) StartActivator(t testing.TB) *Activator {
 	t.Helper()
 	folder, err := knativeFolder()
@@ -58,7 +58,7 @@ func (a *Activator) join(t testing.TB) {
 	a.k.writeActivators(t)
 }
 
-// leave takes it out of the Endpoints. Requests come until the ingress knows.
+// leave takes it out of the Endpoints. Requests arrive until the ingress has seen that.
 func (a *Activator) leave(t testing.TB) {
 	t.Helper()
 	a.k.mu.Lock()
@@ -67,7 +67,8 @@ func (a *Activator) leave(t testing.TB) {
 	a.k.writeActivators(t)
 }
 
-// WaitReady waits until the activator says so to the kubelet, which it does while it has a connection to the autoscaler.
+// WaitReady waits until the activator answers the kubelet's probe as ready, which it does while it has a connection to
+// the autoscaler.
 func (a *Activator) WaitReady(t testing.TB) {
 	t.Helper()
 	Wait(t, a.Name, func() (string, bool) {
@@ -98,8 +99,8 @@ func (a *Activator) KillAndRestart(t testing.TB) {
 	a.join(t)
 }
 
-// Replace is what a rolling update does with the pod: once another one is ready, this one leaves the Endpoints and is asked to
-// end, which takes it 45 s. Requests that still come it answers.
+// Replace acts like a rolling update: once another activator is ready, this one leaves the Endpoints and gets SIGTERM;
+// it takes 45 s to end, and still answers requests.
 func (a *Activator) Replace(t testing.TB) *Activator {
 	t.Helper()
 	next := a.k.StartActivator(t)
@@ -109,7 +110,7 @@ func (a *Activator) Replace(t testing.TB) *Activator {
 	return next
 }
 
-// WaitEnded waits until one that was asked to end has ended, by itself.
+// WaitEnded waits until an activator that got SIGTERM has ended by itself.
 func (a *Activator) WaitEnded(t testing.TB) {
 	t.Helper()
 	Wait(t, a.Name+" to end", func() (string, bool) { return "", !a.Alive() })
@@ -129,7 +130,7 @@ func (k *Knative) writeActivators(t testing.TB) {
 	k.c.Kubectl(t, fmt.Sprintf("{apiVersion: v1, kind: Endpoints, metadata: {name: activator-service, namespace: %s}, subsets: %s}", knativeSystem, subsets), "apply", "-f", "-")
 }
 
-// noteEndpoints keeps the addresses of Endpoints, of which those by the name of a Revision are what takes its requests.
+// noteEndpoints keeps the addresses of Endpoints; Endpoints named like a Revision hold the targets of its requests.
 func (k *Knative) noteEndpoints(object any) {
 	endpoints := object.(*unstructured.Unstructured)
 	subsets, _, _ := unstructured.NestedSlice(endpoints.Object, "subsets")

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// auditPolicy has the API servers record what the manifests' accounts ask for: who, what and
-// the answer, no contents.
+// auditPolicy has the API servers record the requests of the manifests' accounts: account,
+// request and answer, no contents.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -34,8 +34,8 @@ rules:
 // AuditDir holds the audit logs of all clusters since hack/e2e.sh last ran all tests.
 func AuditDir() string { return filepath.Join(root, "out", "e2e", "audit") }
 
-// auditFlags are those of run.sh for a cluster with an audit log. A former version's
-// programs would vouch for rights that the present ones do not need: they get none.
+// auditFlags are those of run.sh for a cluster with an audit log. There are none for a
+// former version: its programs would justify rights that the present ones do not need.
 func auditFlags(t testing.TB) []string {
 	t.Helper()
 	if os.Getenv("SIGMA_BEFORE") != "" {
@@ -48,14 +48,14 @@ func auditFlags(t testing.TB) []string {
 	return []string{"-apiserver=--audit-policy-file=" + policy, "-apiserver=--audit-log-path=" + filepath.Join(AuditDir(), log)}
 }
 
-// A Right is what one verb of one rule permits an account.
+// A Right is the permission of an account by one verb of one rule.
 type Right struct {
 	Account   string // namespace/name
 	Namespace string // empty = all
 	Verb      string
 	Resource  string // pods, deployments.apps, pods/status
 	Name      string // of the one object; empty = all
-	Roles     string // that give it, those of one account together
+	Roles     string // that grant it, those of one account together
 }
 
 func (r Right) String() string {
@@ -71,7 +71,7 @@ func (r Right) String() string {
 func Rights(documents string) ([]Right, error) {
 	rules := map[string][]rbacv1.PolicyRule{} // by kind, namespace and name of a role
 	accounts := map[string]bool{}
-	var bindings []rbacv1.RoleBinding // those of ClusterRoles in all namespaces have none
+	var bindings []rbacv1.RoleBinding // an empty namespace = all namespaces
 	for _, text := range strings.Split(documents, "\n---\n") {
 		var head struct {
 			Kind     string
@@ -167,8 +167,8 @@ type Request struct {
 	Refused                                  bool // by the authoriser
 }
 
-// Requests reads audit logs: how often accounts asked for what. A last line may be cut off,
-// by a kill.
+// Requests counts the requests of accounts in audit logs. A last line may be cut off by a
+// kill.
 func Requests(logs ...string) (map[Request]int, error) {
 	requests := map[Request]int{}
 	for _, log := range logs {
@@ -206,7 +206,7 @@ func Requests(logs ...string) (map[Request]int, error) {
 	return requests, nil
 }
 
-// uses says whether the right covers a request.
+// uses reports whether the right covers a request.
 func (r Right) uses(q Request) bool {
 	return !q.Refused && r.Account == q.Account && r.Verb == q.Verb && r.Resource == q.Resource &&
 		(r.Namespace == "" || r.Namespace == q.Namespace) && (r.Name == "" || r.Name == q.Name)

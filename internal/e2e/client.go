@@ -16,9 +16,9 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/podspace"
 )
 
-// A Client sends requests to a Knative Service and has its part of an ingress: it spreads them over the Revisions
-// as the Ingress says, and within one over the activators where its Endpoints are these, or else over the
-// pods that are ready.
+// A Client sends requests to a Knative Service and acts as an ingress: it spreads them over the Revisions by the
+// percentages of the Ingress, and within one over the activators if its Endpoints hold those, or else over the
+// ready pods.
 type Client struct {
 	pods            *LivePods
 	namespace, name string
@@ -29,7 +29,7 @@ type Client struct {
 	mu      sync.Mutex
 	due     Split // in percent of a request, by Revision
 	tallies map[string]Tally
-	lost    []string // what happened to the first ones that were lost
+	lost    []string // errors of the first lost requests
 }
 
 type clientLoad struct {
@@ -37,18 +37,18 @@ type clientLoad struct {
 	period time.Duration
 }
 
-// A Tally counts what became of the requests to a Revision.
+// A Tally counts the results of the requests to a Revision.
 type Tally struct {
 	Answered int
 	Full     int // the function had no connection for them
 	Cut      int // in an activator that was killed, or on their way to it
-	Lost     int // by anything else
+	Lost     int // for any other reason
 }
 
 // clientWaits is longer than any answer takes on a busy machine.
 const clientWaits = 2 * time.Minute
 
-// StartClient sends requests to a Service until the test ends, as [Client.Send] says.
+// StartClient sends requests to a Service until the test ends; see [Client.Send].
 func (p *LivePods) StartClient(t testing.TB, namespace, name string, atOnce int, period time.Duration) *Client {
 	c := &Client{
 		pods: p, namespace: namespace, name: name, due: Split{}, tallies: map[string]Tally{},
@@ -75,7 +75,8 @@ func (p *LivePods) StartClient(t testing.TB, namespace, name string, atOnce int,
 	return c
 }
 
-// Send has the client send some requests at once, and the next ones after a period, whatever becomes of them.
+// Send sets the number of requests sent at once, and the period to the next ones, which does not depend on
+// the answers.
 func (c *Client) Send(atOnce int, period time.Duration) { c.load.Store(&clientLoad{atOnce, period}) }
 
 // send sends a request.
@@ -99,7 +100,7 @@ func (c *Client) send(ctx context.Context) {
 		c.count(revision, Tally{Lost: 1}, err.Error())
 		return
 	}
-	request.Header.Set("Knative-Serving-Namespace", c.namespace) // as the Ingress wants them
+	request.Header.Set("Knative-Serving-Namespace", c.namespace) // as the Ingress requires
 	request.Header.Set("Knative-Serving-Revision", revision)
 	response, err := client.Do(request)
 	var said []byte
@@ -146,14 +147,14 @@ func (c *Client) count(revision string, one Tally, why string) {
 	}
 }
 
-// Tallies are what became of the requests so far, by Revision.
+// Tallies are the results of the requests so far, by Revision.
 func (c *Client) Tallies() map[string]Tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.tallies)
 }
 
-// Lost says what happened to the first requests that were lost, not for want of a connection.
+// Lost has the errors of the first lost requests, except those without a connection.
 func (c *Client) Lost() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

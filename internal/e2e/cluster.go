@@ -200,7 +200,7 @@ func start(t testing.TB, flags ...string) *Cluster {
 	c.Config.QPS = -1
 	c.Dynamic, err = dynamic.NewForConfig(c.Config)
 	require.NoError(t, err)
-	binary := rest.CopyConfig(c.Config) // protobuf costs the API server half of what JSON does
+	binary := rest.CopyConfig(c.Config) // protobuf costs the API server half as much as JSON
 	binary.ContentType = "application/vnd.kubernetes.protobuf"
 	c.Client, err = kubernetes.NewForConfig(binary)
 	require.NoError(t, err)
@@ -229,8 +229,8 @@ func dropManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-// Wait waits until done, which is asked often, and the longer it takes the less so; its
-// text says what is missing.
+// Wait calls done until it returns true, more rarely the longer it takes. The text that
+// done returns names the missing condition.
 func Wait(t testing.TB, what string, done func() (string, bool)) {
 	t.Helper()
 	limit := time.NewTimer(waitLimit)
@@ -289,14 +289,14 @@ func (c *Cluster) RestartAPIServer(t testing.TB) {
 	c.WaitReady(t)
 }
 
-// CPUSeconds is what etcd, kube-apiserver or kube-controller-manager has used
-// since its last start.
+// CPUSeconds is the processor time that etcd, kube-apiserver or
+// kube-controller-manager has used since its last start.
 func (c *Cluster) CPUSeconds(t testing.TB, program string) float64 {
 	t.Helper()
 	return cpuSeconds(t, c.pid(t, program))
 }
 
-// Kubectl runs kubectl as the administrator and returns what it prints.
+// Kubectl runs kubectl as the administrator and returns its output.
 func (c *Cluster) Kubectl(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	command := exec.Command(Program(t, "kubectl"), args...)
@@ -380,7 +380,8 @@ func (c *Cluster) Wipe(t testing.TB) {
 	}
 }
 
-// kinds returns what Wipe deletes apart from pods, owners before what they own.
+// kinds returns the kinds that Wipe deletes apart from pods, owners before their
+// dependents.
 func (c *Cluster) kinds(t testing.TB) (namespaced, global []schema.GroupVersionResource) {
 	t.Helper()
 	namespaced = []schema.GroupVersionResource{

@@ -14,20 +14,20 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
 )
 
-// A Function is what the program in a pod does with a request.
+// A Function is the work of a pod's program for a request.
 type Function struct {
 	Wait, CPU time.Duration // it waits, and then computes
-	// Connections are those to a database, of which each request holds one. A request that finds none is
-	// lost. 0 = any number.
+	// Connections are those to a database, of which each request holds one. A request without a free one
+	// is lost. 0 = any number.
 	Connections int
 }
 
 const (
-	// functionVar is set in the environment of this program where it is a function: to what the
-	// function is.
+	// functionVar is set in the environment of this program if it runs as a function: to the Function in
+	// JSON.
 	functionVar     = "SIGMA_E2E_FUNCTION"
 	functionAddress = "127.0.0.1:8080"
-	// fullHeader is that of the answer to a request that found no connection.
+	// fullHeader is that of the answer to a request without a connection.
 	fullHeader = "Function-Full"
 )
 
@@ -65,7 +65,7 @@ func (f *Function) serve() error {
 	return (&http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}).Serve(listener)
 }
 
-// serveFunction serves the function that the environment asks for, if any.
+// serveFunction serves the function that the environment defines, if any.
 func serveFunction() error {
 	text := os.Getenv(functionVar)
 	if text == "" {

@@ -29,7 +29,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The kinds of Knative that tests ask for.
+// The kinds of Knative that tests use.
 var (
 	KnativeServices  = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
 	KnativeRevisions = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}
@@ -43,20 +43,20 @@ const knativeSystem = "knative-serving"
 
 // Knative is Knative Serving on a cluster: its controller, autoscaler and webhook as processes, and activators
 // where a test starts them. They reach the pods through a proxy in this process: without [LivePods] the
-// autoscaler has no figures, and keeps each Revision at its least number of pods. The part
-// of the ingress is played by this process, which says of each Ingress that it is in force.
+// autoscaler has no figures, and keeps each Revision at its least number of pods. This process acts as the
+// ingress, and marks each Ingress as ready.
 type Knative struct {
 	Controller, Autoscaler, Webhook *Process
 
 	c          *Cluster
 	proxy      *httptest.Server
-	stats      int                      // the port of the autoscaler that activators tell of requests
-	pods       atomic.Pointer[LivePods] // nil = none can be reached
+	stats      int                      // the port of the autoscaler for the activators' statistics
+	pods       atomic.Pointer[LivePods] // nil = no pod is reachable
 	mu         sync.Mutex
-	splits     map[types.NamespacedName][]Split  // by Service, as they came
+	splits     map[types.NamespacedName][]Split  // by Service, in order of arrival
 	activators map[string]*Activator             // by address, those in the Endpoints
 	known      map[string]*Activator             // by address, all
-	addresses  map[types.NamespacedName][]string // of what takes the requests to a Revision
+	addresses  map[types.NamespacedName][]string // of the targets of the requests to a Revision
 	turn       int                               // of the activators
 }
 
@@ -111,7 +111,7 @@ items:
 	}
 
 	k.Webhook = k.start(t, folder, "webhook", "webhook", fmt.Sprintf("WEBHOOK_PORT=%d", port), "WEBHOOK_NAME=webhook")
-	t.Cleanup(func() { k.Webhook.Kill(t) }) // asked to end, it would serve for 45 s more
+	t.Cleanup(func() { k.Webhook.Kill(t) }) // after SIGTERM it would serve for 45 s more
 	Wait(t, "Knative's webhook", func() (string, bool) {
 		if !k.Webhook.Alive() {
 			t.Fatal("Knative's webhook ended")
@@ -138,7 +138,7 @@ items:
 	return k
 }
 
-// start starts one of Knative's programs as the administrator: their rights are not what we test.
+// start starts one of Knative's programs as the administrator: their rights are not tested here.
 // Its address becomes that of an Endpoints object, which must not be a loopback; nobody calls it.
 func (k *Knative) start(t testing.TB, folder, program, name string, env ...string) *Process {
 	return startProcessWith(t, append([]string{
@@ -157,7 +157,7 @@ func (k *Knative) forward(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "nobody is at "+r.URL.Host, http.StatusBadGateway)
 }
 
-// serveIngresses does what an ingress does, apart from forwarding, until the test ends.
+// serveIngresses acts as an ingress, apart from forwarding, until the test ends.
 func (k *Knative) serveIngresses(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(k.c.Dynamic, 10*time.Second)
@@ -168,7 +168,7 @@ func (k *Knative) serveIngresses(t testing.TB) {
 		if generation == ingress.GetGeneration() {
 			return
 		}
-		if err := k.accept(ctx, ingress); err != nil { // the informer comes again
+		if err := k.accept(ctx, ingress); err != nil { // the informer retries
 			klog.V(2).InfoS("Status of an Ingress", "ingress", klog.KObj(ingress), "err", err)
 		}
 	}
@@ -192,7 +192,7 @@ func (k *Knative) serveIngresses(t testing.TB) {
 	}
 }
 
-// accept writes that an Ingress is in force as it stands.
+// accept writes that the present generation of an Ingress is ready.
 func (k *Knative) accept(ctx context.Context, ingress *unstructured.Unstructured) error {
 	balancer := map[string]any{"ingress": []any{map[string]any{"domainInternal": "gateway.knative-serving.svc.cluster.local"}}}
 	now := metav1.Now().UTC().Format(time.RFC3339)

@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Of the kubelet: enough that the API server answers before the next is asked.
+// Of the kubelet: enough to keep several requests to the API server in flight.
 const workers = 16
 
 // Kubelet is a fake of the kubelets of all nodes it owns: their pods run as soon
@@ -56,7 +56,7 @@ func newKubelet(client kubernetes.Interface, pods, nodes cache.SharedIndexInform
 			k.queue.Add(pod.Namespace + "/" + pod.Name)
 		}
 	}
-	// A pod that is gone needs nothing. The error is for stopped informers only.
+	// A deleted pod needs no work. AddEventHandler fails for stopped informers only.
 	_, _ = pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
 		UpdateFunc: func(_, object any) { enqueue(object) },
@@ -114,14 +114,14 @@ func (k *Kubelet) Hold(held func(*v1.Pod) bool) { k.set(func() { k.held = held }
 // function they are actuated, those refused before too.
 func (k *Kubelet) RefuseResize(reason func(*v1.Pod) string) { k.set(func() { k.refuse = reason }) }
 
-// MemoryUsage adds a way to know what a pod's container uses. A memory limit is
-// not lowered below that: the resize stays under way, with an error.
+// MemoryUsage adds a source of the memory used by a pod's container. A memory limit is not
+// lowered below that: the resize stays in progress, with an error.
 func (k *Kubelet) MemoryUsage(bytes func(*v1.Pod) int64) {
 	k.set(func() { k.usage = append(k.usage, bytes) })
 }
 
-// OOMKill kills a pod's first container for want of memory. It runs again
-// restartDelay later.
+// OOMKill kills a pod's first container for lack of memory. It runs again restartDelay
+// later.
 func (k *Kubelet) OOMKill(pod *v1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -270,8 +270,8 @@ func started(pod *v1.Pod, ip string) *v1.PodStatus {
 	return status
 }
 
-// restartDelay is how long a killed container is down, to the next full second
-// less: the API knows no fractions.
+// restartDelay is how long a killed container is down, or less by the rest of the second:
+// the API has no fractions.
 const restartDelay = 2 * time.Second
 
 func (k *Kubelet) kill(ctx context.Context, pod *v1.Pod) error {
@@ -325,7 +325,7 @@ func sidecar(container v1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// exceeded is the memory limit that would fall below the pod's usage; "" = none.
+// exceeded names the memory limit that would fall below the pod's usage; "" = none would.
 func exceeded(pod *v1.Pod, status *v1.PodStatus, usage []func(*v1.Pod) int64) (message string) {
 	var used int64
 	for _, bytes := range usage {

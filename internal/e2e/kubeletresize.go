@@ -14,7 +14,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// retryAfter is when a resize that could not be done is looked at again.
+// retryAfter is the wait before a failed resize is tried again.
 const retryAfter = time.Second
 
 // A resize takes the steps of the real kubelet: refused (PodResizePending), or
@@ -74,8 +74,8 @@ func (k *Kubelet) resize(ctx context.Context, key string, pod *v1.Pod) error {
 	return k.update(ctx, pod, status)
 }
 
-// grant reserves what a pod asks for on its node, or returns why not, as the real
-// kubelet does.
+// grant reserves a pod's requests on its node, or returns the reason why it
+// cannot, like the real kubelet.
 func (k *Kubelet) grant(pod *v1.Pod) (reason, message string) {
 	object, known, _ := k.nodes.GetStore().GetByKey(pod.Spec.NodeName)
 	if !known {

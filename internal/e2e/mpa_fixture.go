@@ -26,7 +26,7 @@ type MPA struct {
 	*Process
 	metrics, health string // addresses
 	scheme          string // https, or http of a former build
-	token           string // with which it is asked for its metrics
+	token           string // for its metrics
 }
 
 // StartMPA starts sigma-mpa with args, its command first, and returns when it is ready.

@@ -65,7 +65,7 @@ func Nodes(seed uint64, n int) []*v1.Node {
 	nodes := make([]*v1.Node, n)
 	for i := range nodes {
 		shape := nodeShapes[rng.IntN(len(nodeShapes))]
-		// What is left of the capacity after the system's share differs a little.
+		// The capacity without the system's share differs a little between nodes.
 		system := 100 + 100*rng.Int64N(4)
 		node := Node(fmt.Sprintf("node-%04d", i), fmt.Sprint(shape.cores), fmt.Sprintf("%dGi", shape.gib))
 		node.Status.Allocatable[v1.ResourceCPU] = *resource.NewMilliQuantity(1000*shape.cores-system, resource.DecimalSI)
@@ -179,8 +179,8 @@ func parallel[T any](items []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// all yields the pods of a namespace, of all with "", in no order: waiting must
-// not cost what sorting thousands does.
+// all yields the pods of a namespace, of all with "", in no order: waiting must not
+// cost as much as sorting thousands.
 func (c *Cluster) all(namespace string) iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
 		for _, object := range c.pods.GetStore().List() {
@@ -233,8 +233,9 @@ func (c *Cluster) WaitBound(t testing.TB, namespace string, n int) {
 	})
 }
 
-// WaitMoreBound waits until n more pods of a namespace are bound, and returns how many
-// are. It asks the API server: after an outage the caches are late.
+// WaitMoreBound waits until n more pods of a namespace are bound, and returns the
+// number of bound ones. It reads from the API server: after an outage the caches are
+// late.
 func (c *Cluster) WaitMoreBound(t testing.TB, namespace string, n int) (bound int) {
 	t.Helper()
 	least := -1 // not known
@@ -294,8 +295,8 @@ func Condition(pod *v1.Pod, kind v1.PodConditionType) v1.PodCondition {
 	return pod.Status.Conditions[i]
 }
 
-// RequireFits fails the test when the pods on a node need more than it has. It
-// counts what the API server has.
+// RequireFits fails the test if the pods on a node need more than it has. It counts
+// the nodes and pods in the API server's objects.
 func (c *Cluster) RequireFits(t testing.TB) {
 	t.Helper()
 	free := map[string]v1.ResourceList{}
@@ -308,7 +309,7 @@ func (c *Cluster) RequireFits(t testing.TB) {
 			continue
 		}
 		if pending := Condition(pod, v1.PodResizePending); pending.Reason == v1.PodReasonDeferred {
-			pod = pod.DeepCopy() // it has what it had, though schedulers keep room for what it wants
+			pod = pod.DeepCopy() // it keeps its old requests, though schedulers reserve room for the new ones
 			pending.Reason = v1.PodReasonInfeasible
 			setCondition(&pod.Status, pending)
 		}
@@ -364,7 +365,7 @@ func (c *Cluster) evict(ctx context.Context, pod *v1.Pod) error {
 	err := c.Client.PolicyV1().Evictions(pod.Namespace).Evict(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) { // gone, or not yet allowed
+	if apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) { // deleted, or not yet allowed
 		return nil
 	}
 	return err
@@ -378,7 +379,7 @@ func (c *Cluster) DeleteNode(t testing.TB, node string) {
 	require.NoError(t, c.Client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
 }
 
-// Resize asks for other requests of a pod's first container, in place.
+// Resize requests other resources for a pod's first container, in place.
 func (c *Cluster) Resize(t testing.TB, namespace, pod, cpu, memory string) {
 	t.Helper()
 	require.NoError(t, c.TryResize(t, namespace, pod, cpu, memory))

@@ -31,7 +31,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
 
-// PodsLack says what this machine lacks for pods that are processes; nothing = they can be had.
+// PodsLack lists the features that this machine lacks for pods that are processes; nil = it has all.
 func PodsLack() (list []string) {
 	if os.Getuid() != 0 {
 		list = append(list, "root")
@@ -72,7 +72,7 @@ type podProcess struct {
 	space     *podspace.Space
 	groups    map[string]*podspace.Cgroup // by container
 	usage     map[string]func() (gate.Usage, error)
-	ready     bool // requests may come
+	ready     bool // it takes requests
 	inside    int  // requests of the client
 	cpu       map[string]float64
 	measured  time.Time
@@ -234,7 +234,7 @@ func environment(c *v1.Container, pod *v1.Pod, ip string) (list []string) {
 	return list
 }
 
-// await asks queue-proxy, as the kubelet's probe does, until it says that the function can be reached.
+// await polls queue-proxy, like the kubelet's probe, until it reports that the function is reachable.
 func (p *LivePods) await(d *podProcess) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -321,7 +321,7 @@ func (p *LivePods) dial(ctx context.Context, network, address string) (net.Conn,
 	return space.DialContext(ctx, network, "127.0.0.1:"+port)
 }
 
-// enter chooses a pod of a Revision for a request, one after the other; nil = none is ready.
+// enter chooses a ready pod of a Revision for a request, in turn; nil = no pod is ready.
 func (p *LivePods) enter(namespace, revision string) *podProcess {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
-// grace is what a program has from SIGTERM until it is killed.
+// grace is the time between SIGTERM and SIGKILL for a program.
 const grace = 30 * time.Second
 
 // A Process is a program under test. It dies with the test binary, however that
@@ -32,12 +32,12 @@ type Process struct {
 
 	program string
 	args    []string
-	env     []string       // besides our own
-	death   syscall.Signal // what the kernel sends when we die
+	env     []string       // in addition to our own
+	death   syscall.Signal // the signal that the kernel sends when we die
 	mu      sync.Mutex     // of what follows, which a restart replaces
 	command *exec.Cmd
 	begun   time.Time
-	ended   chan struct{} // closed when it is gone
+	ended   chan struct{} // closed when it has ended
 	ending  bool          // the test ends it
 	kept    bool          // it is supervised
 }
@@ -55,7 +55,7 @@ func init() {
 	}()
 }
 
-// running holds what Main has to end.
+// running holds the processes that Main has to end.
 var running sync.Map // *Process → true
 
 // StartProcess starts a program that ends with the test. On failure the end of
@@ -191,7 +191,7 @@ func (p *Process) Supervise(t testing.TB) (starts func() int) {
 	return func() int { return int(count.Load()) }
 }
 
-// end ends the process and returns when it is gone.
+// end ends the process and returns when it has ended.
 func (p *Process) end() {
 	defer running.Delete(p)
 	p.ending = true
@@ -224,8 +224,8 @@ func (p *Process) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// halted reports whether none of a process's threads goes on: the signal reaches them
-// one after the other.
+// halted reports whether all threads of a process have stopped: the signal reaches them one
+// after the other.
 func halted(pid int) bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {
@@ -249,7 +249,7 @@ func (p *Process) Kill(t testing.TB) {
 	<-ended
 }
 
-// Stop asks the process to end and fails the test if it has to be killed.
+// Stop sends SIGTERM to the process and fails the test if it has to be killed.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.end()
@@ -266,7 +266,7 @@ func (p *Process) Restart(t testing.TB) {
 	require.NoError(t, p.start())
 }
 
-// CPUSeconds is what the process has used since its last start.
+// CPUSeconds is the processor time that the process has used since its last start.
 func (p *Process) CPUSeconds(t testing.TB) float64 {
 	t.Helper()
 	if !p.Alive() {

@@ -29,8 +29,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Prometheus is a real server that scrapes once a second, and wants a password. It keeps
-// its data over a Restart.
+// Prometheus is a real server that scrapes once a second, and requires a password. It
+// keeps its data over a Restart.
 type Prometheus struct {
 	*Process
 	URL string // of its API, with the user and the password
@@ -43,7 +43,7 @@ var prometheusProgram = sync.OnceValues(func() (string, error) {
 	return filepath.Join(strings.TrimSpace(string(out)), "prometheus"), err
 })
 
-// Timestamps on a page count, and a series that a page no longer has is gone at
+// Timestamps on a page count, and a series that is no longer on a page ends at
 // once: that is how [Feed.Freeze] and [Feed.Stop] differ.
 const prometheusConfig = `
 global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
@@ -91,7 +91,7 @@ func StartPrometheus(t testing.TB, targets ...string) *Prometheus {
 	return StartPrometheusWith(t, nil, targets...)
 }
 
-// podsConfig is what a PodMonitor for queue-proxy does.
+// podsConfig acts like a PodMonitor for queue-proxy.
 const podsConfig = `
 global: {scrape_interval: 2s, scrape_timeout: 2s}
 scrape_configs:
@@ -155,8 +155,8 @@ func (p *Prometheus) WaitReady(t testing.TB) {
 	})
 }
 
-// Query asks the Prometheus at a URL for a number as of now. Anything but exactly
-// one sample is an error.
+// Query returns the present value of an expression from the Prometheus at a URL.
+// Anything but exactly one sample is an error.
 func Query(ctx context.Context, address, expression string) (float64, error) {
 	client, err := api.NewClient(api.Config{Address: address})
 	if err != nil {
@@ -173,7 +173,7 @@ func Query(ctx context.Context, address, expression string) (float64, error) {
 	return float64(samples[0].Value), nil
 }
 
-// A FaultProxy stands before Prometheus.
+// A FaultProxy is a proxy in front of Prometheus.
 type FaultProxy struct {
 	URL string // with the user and the password of the server
 
@@ -181,7 +181,8 @@ type FaultProxy struct {
 	met   atomic.Int64
 }
 
-// A Fault answers a request instead of the server, which forward asks.
+// A Fault answers a request instead of the server; forward passes it on to the
+// server.
 type Fault func(w http.ResponseWriter, r *http.Request, forward http.Handler)
 
 // StartFaultProxy starts a proxy, without a fault, before the server at a URL.
@@ -193,7 +194,7 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 	forward := &httputil.ReverseProxy{
 		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(to) },
 		ErrorLog: quiet,
-		// The caller is to see what it would without a proxy: the connection ends.
+		// The caller must see the same as without a proxy: the connection ends.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p := &FaultProxy{}
@@ -204,7 +205,8 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 			return
 		}
 		p.met.Add(1)
-		// Only once the body is read does the server see that the caller is gone.
+		// Only once the body is read does the server notice that the caller has
+		// left.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -225,7 +227,7 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 	return p
 }
 
-// Set puts a fault in force for all requests to come; nil ends it.
+// Set activates a fault for all later requests; nil ends it.
 func (p *FaultProxy) Set(fault Fault) {
 	if fault == nil {
 		p.fault.Store(nil)
@@ -330,7 +332,7 @@ func rewrite(w http.ResponseWriter, r *http.Request, forward http.Handler, chang
 			if kind := data["resultType"]; kind == "vector" || kind == "matrix" {
 				data["result"] = change(data["result"].([]any))
 				answer.Body = new(bytes.Buffer)
-				_ = json.NewEncoder(answer.Body).Encode(body) // came from JSON
+				_ = json.NewEncoder(answer.Body).Encode(body) // it is decoded JSON
 			}
 		}
 	}

@@ -25,10 +25,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// An APIProxy stands between a program and the API server. It counts the bindings
-// that the API server took, and holds up what passes as a test wants.
+// An APIProxy is a proxy between a program and the API server. It counts the
+// bindings that the API server took, and delays requests on demand of a test.
 type APIProxy struct {
-	Kubeconfig string // that leads through it
+	Kubeconfig string // with the address of the proxy
 
 	mu      sync.Mutex
 	bound   map[string]int           // by namespace/name
@@ -49,7 +49,7 @@ var bindingPath = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/pods/([^/]+)/b
 func binding(r *http.Request) bool { return bindingPath.MatchString(r.URL.Path) }
 
 // StartProxy starts a proxy for the user of a kubeconfig, a file in Dir or a path.
-// What can be held or lost are bindings; see [APIProxy.Match].
+// Only bindings can be held or lost, unless [APIProxy.Match] selects others.
 func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 	t.Helper()
 	if !filepath.IsAbs(kubeconfig) {
@@ -68,7 +68,7 @@ func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 		FlushInterval:  -1,
 		ModifyResponse: p.answered,
 		ErrorLog:       quiet,
-		// The caller is to see what it would without a proxy: the connection ends.
+		// The caller must see the same as without a proxy: the connection ends.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,8 +114,8 @@ func (p *APIProxy) Match(match func(*http.Request) bool) {
 }
 
 // Hold makes bindings wait until the returned function is called. Of those whose
-// caller goes away meanwhile, the API server still gets every other: they
-// had been sent.
+// caller leaves meanwhile, the API server still gets every other, as if they had
+// been sent before.
 func (p *APIProxy) Hold() (release func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,14 +123,14 @@ func (p *APIProxy) Hold() (release func()) {
 	return sync.OnceFunc(func() { close(p.open) })
 }
 
-// wait holds up a binding; nil = its caller is gone, and it is not sent.
+// wait holds up a binding; nil = its caller has left, and it is not sent.
 func (p *APIProxy) wait(r *http.Request) *http.Request {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil
 	}
-	// What is sent is sent. A context that cannot end would let the reverse proxy
-	// look after the caller by itself.
+	// A sent request is not withdrawn. A context that cannot end would let the
+	// reverse proxy look after the caller by itself.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 	context.AfterFunc(ctx, cancel)
 	sent := r.Clone(ctx)
@@ -192,8 +192,8 @@ func (p *APIProxy) SetLag(lag func(path string, stream int) time.Duration) {
 	p.lag = lag
 }
 
-// HoldWatches keeps back what the watches of a path say until the returned function is
-// called, or the test ends.
+// HoldWatches keeps back the events of the watches of a path until the returned
+// function is called, or the test ends.
 func (p *APIProxy) HoldWatches(t testing.TB, path string) (release func()) {
 	t.Helper()
 	kept := make(chan struct{})

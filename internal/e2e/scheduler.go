@@ -34,9 +34,9 @@ type Scheduler struct {
 var processes atomic.Int32 // how many were started, and ports found
 
 // StartScheduler starts a scheduler, one of the programs or a path, and returns
-// when it is ready. The configuration is a KubeSchedulerConfiguration in YAML; of
-// what it leaves out, kind, kubeconfig, no leader election and no rate limit are
-// added. An empty one is upstream's default.
+// when it is ready. The configuration is a KubeSchedulerConfiguration in YAML;
+// kind, kubeconfig, no leader election and no rate limit are added if it leaves
+// them out. An empty one is upstream's default.
 func (c *Cluster) StartScheduler(t testing.TB, program, config string, flags ...string) *Scheduler {
 	t.Helper()
 	if !filepath.IsAbs(program) {
@@ -111,9 +111,9 @@ func completed(t testing.TB, text, kubeconfig string) []byte {
 
 var ports sync.Map // that FreePort gave
 
-// FreePort finds a port below those that the kernel gives to outgoing
-// connections, so that none of these takes it before the program does, or while the
-// program is down. No port is given twice.
+// FreePort finds a port below those that the kernel gives to outgoing connections,
+// so that no such connection takes it before the program does, or while the program
+// is down. No port is given twice.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(processes.Add(1))))

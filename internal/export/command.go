@@ -12,7 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 )
 
-// A Shell is what a program gives the command.
+// A Shell is the interface of a program for the command.
 type Shell struct {
 	Out   io.Writer
 	Do    func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error // wraps the command's function

@@ -1,4 +1,4 @@
-// Package export writes placement policies as the configuration of schedulers that are not Sigma's,
+// Package export writes placement policies as the configuration of schedulers other than Sigma's,
 // and refuses what they cannot express.
 package export
 
@@ -65,7 +65,7 @@ func Policy(o *policy.Object, target string) (rule.Choice, error) {
 	return s.Rule.Choice, Check(s.Rule.Choice, target)
 }
 
-// Check reports what of a rule a target cannot express.
+// Check reports the part of a rule that a target cannot express.
 func Check(c rule.Choice, target string) error {
 	if !slices.Contains(Rules(target), c.Name) {
 		return fmt.Errorf("%s cannot express spec.rule.name %s: it has %s", target, c.Name, strings.Join(Rules(target), ", "))
@@ -124,7 +124,7 @@ func Text(c rule.Choice, target, name string) (string, error) {
 	return profile(c, "default-scheduler", true), nil
 }
 
-// profile is a KubeSchedulerConfiguration with one profile. No other score has a say, as in a replay.
+// profile is a KubeSchedulerConfiguration with one profile. No other score counts, as in a replay.
 func profile(c rule.Choice, name string, everyNode bool) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")

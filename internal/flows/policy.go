@@ -31,10 +31,10 @@ func Names() []string {
 	return []string{fair, fifo, bands + ":100k/1.8M/9.9M", tuned, tuned + ":8", hinted, hinted + ":.5", hinted + ":1/.1", las, srpt}
 }
 
-// DefaultPolicies are compared where nobody says which.
+// DefaultPolicies are compared if no policies are given.
 func DefaultPolicies() []string { return []string{fair, tuned, hinted, las, srpt} }
 
-// A Policy is what one name of the command line says.
+// A Policy is a policy named on the command line.
 type Policy struct {
 	Name, Kind string
 	Thresholds flow.Thresholds // of bands

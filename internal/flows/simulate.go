@@ -24,7 +24,8 @@ type Simulation struct {
 	Rate     float64 // bits per second
 	Hosts    int     // 0 = one link
 	Exact    bool
-	// Connections carry the flows of a link, and a silence of Gap ends what one has sent; 0 = one for each flow.
+	// Connections carry the flows of a link, and a silence of Gap ends the count of bytes sent by one; 0 = one
+	// for each flow.
 	Connections int
 	Gap         time.Duration
 	Flows       int // of each seed
@@ -44,7 +45,7 @@ const (
 	MostHosts = 10_000
 )
 
-// Check says what is wrong, by flag.
+// Check returns the error of a flag.
 func (s *Simulation) Check() error {
 	switch {
 	case !(s.Load >= .001) || math.IsInf(s.Load, 0):
@@ -81,8 +82,8 @@ func (s *Simulation) Check() error {
 // tuningSeed sets the arrivals that thresholds are found on apart from those of the comparison.
 const tuningSeed = 0x7475_6e65_0000_0000
 
-// tuningFlows and tuningBudget are what thresholds of a comparison cost: less noise than a decision
-// in a cluster may pay for.
+// tuningFlows and tuningBudget are the cost of thresholds of a comparison: less noise than a
+// decision in a cluster can afford.
 const (
 	tuningFlows  = 50_000
 	tuningBudget = 120
@@ -128,7 +129,7 @@ func (s *Simulation) Run(ctx context.Context) (*report.Comparison, error) {
 		}
 		var hints *sim.Hints
 		if p.Kind == hinted {
-			// Thresholds are found with estimates as they are thought to be: none is another flow's.
+			// Thresholds are found without wrong estimates: no estimate is another flow's.
 			hints = &sim.Hints{Error: p.Hints.Error}
 		}
 		problem := tune.NewProblem(s.Sizes, s.Load, tuningFlows, s.Seed+tuningSeed, hints)
@@ -155,7 +156,7 @@ func (s *Simulation) Run(ctx context.Context) (*report.Comparison, error) {
 	for k := range s.Seeds {
 		c.Seeds = append(c.Seeds, s.Seed+uint64(k))
 	}
-	// A seed at a time bounds the memory; the policies of one seed run beside each other.
+	// A seed at a time bounds the memory; the policies of one seed run in parallel.
 	for k, seed := range c.Seeds {
 		flows := traffic.Generate(s.Flows, seed)
 		c.Realised = append(c.Realised, report.Number(sim.RealisedLoad(flows, s.Rate, s.Hosts)))

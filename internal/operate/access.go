@@ -1,5 +1,5 @@
-// Package operate is what people do to Sigma in a cluster: they lead a PlacementPolicy from shadow to
-// live and back, read its history, and ask what the cluster lacks.
+// Package operate has the operations of people on Sigma in a cluster: they promote a PlacementPolicy
+// from shadow to live and demote it, read its history, and check the cluster's prerequisites.
 package operate
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A Cluster is where the commands act.
+// A Cluster is the target cluster of the commands.
 type Cluster struct {
 	Client    dynamic.Interface
 	Namespace string        // of the scheduler, and of the history
@@ -48,7 +48,8 @@ func refuse(next, format string, args ...any) error {
 	return &Refusal{Reason: fmt.Sprintf(format, args...), Next: next}
 }
 
-// explain says which right is missing for an answer, or that there is none, with the next command.
+// explain names the right that is missing for an answer, or another reason for the error, with the
+// next command.
 func (c *Cluster) explain(verb, resource, where string, err error) error {
 	var at *url.Error
 	var network net.Error

@@ -16,12 +16,12 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
-// A Shell is what a program gives its commands on a cluster.
+// A Shell is the interface of a program for its commands on a cluster.
 type Shell struct {
 	Out    io.Writer
 	Do     func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error // wraps a command's function
 	Usage  func(format string, args ...any) error                                          // the error of wrong use
-	Access func(*pflag.FlagSet, *snapshot.Access)                                          // adds the flags that say how to reach a cluster
+	Access func(*pflag.FlagSet, *snapshot.Access)                                          // adds the flags for the access to a cluster
 }
 
 // flags are those of the commands on a cluster.
@@ -166,7 +166,7 @@ the verb get on placementpolicies, and list on controllerrevisions in --namespac
 	return []*cobra.Command{put, up, down, back, past}
 }
 
-// DoctorCommand says what a cluster lacks for Sigma.
+// DoctorCommand checks a cluster's prerequisites for Sigma.
 func (s Shell) DoctorCommand() *cobra.Command {
 	var f flags
 	cmd := s.command(&f, &cobra.Command{

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A State is what a check came to.
+// A State is the result of a check.
 type State string
 
 // The states.
@@ -37,10 +37,10 @@ type Finding struct {
 	Next  string `json:"next,omitempty"` // command
 }
 
-// A Diagnosis is what a cluster has for Sigma, and lacks.
+// A Diagnosis lists the features that a cluster has for Sigma, and lacks.
 type Diagnosis []Finding
 
-// Lacking is how many findings are of what Sigma needs and the cluster lacks.
+// Lacking is the number of findings of features that Sigma needs and the cluster lacks.
 func (d Diagnosis) Lacking() (n int) {
 	for _, f := range d {
 		if f.State == Lacks {
@@ -85,8 +85,8 @@ func (d *doctor) add(check string, state State, next, format string, args ...any
 	d.list = append(d.list, Finding{check, state, fmt.Sprintf(format, args...), next})
 }
 
-// Examine says what a cluster lacks for Sigma. It fails where the API server does not answer, or
-// does not know the account.
+// Examine checks a cluster's prerequisites for Sigma. It fails if the API server does not
+// answer, or does not authenticate the account.
 func (c *Cluster) Examine(ctx context.Context) (Diagnosis, error) {
 	d, err := c.doctor()
 	if err != nil {
@@ -146,7 +146,7 @@ func (d *doctor) read(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// serves returns the resources of a group's version that the API server has, by name; none if it has
+// serves returns the resources of a group's version that the API server has, by name; nil if it has
 // no such group.
 func (d *doctor) serves(ctx context.Context, path string) (map[string]bool, error) {
 	var list metav1.APIResourceList
@@ -164,7 +164,7 @@ func (d *doctor) serves(ctx context.Context, path string) (map[string]bool, erro
 	return names, nil
 }
 
-// A right is what an account may have to do.
+// A right is a permission of an account.
 type right struct{ verb, group, resource, namespace string }
 
 func (r *right) String() string {
@@ -175,7 +175,7 @@ func (r *right) String() string {
 	return r.verb + " " + name
 }
 
-// rights checks what the account may do: look, install, lead policies.
+// rights checks the account's permissions: to look, to install, to lead policies.
 func (d *doctor) rights(ctx context.Context) error {
 	const rbac = "rbac.authorization.k8s.io"
 	for _, of := range []struct {
@@ -229,7 +229,7 @@ func (d *doctor) rights(ctx context.Context) error {
 	return nil
 }
 
-// may asks the API server, which anybody may, whether the account has a right.
+// may checks whether the account has a right; every account may make this request.
 func (d *doctor) may(ctx context.Context, r *right) (bool, error) {
 	resource := schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 	name, sub, _ := strings.Cut(r.resource, "/")
@@ -268,7 +268,7 @@ func (d *doctor) kinds(ctx context.Context) error {
 	return nil
 }
 
-// features checks what the autoscaler and some components need.
+// features checks the requirements of the autoscaler and of some components.
 func (d *doctor) features(ctx context.Context) error {
 	autoscaler, err := d.serves(ctx, "/apis/autoscaling.sigma-scheduler.io/v1alpha1")
 	if err != nil {

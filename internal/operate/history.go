@@ -26,13 +26,13 @@ type Row struct {
 	RolledBackFrom bool      `json:"rolledBackFrom,omitempty"`
 }
 
-// A History is what became of a policy, oldest first.
+// A History lists the revisions of a policy, oldest first.
 type History struct {
 	Policy    string `json:"policy"`
 	Revisions []Row  `json:"revisions"`
 }
 
-// History reads what became of a policy.
+// History reads the revisions of a policy.
 func (c *Cluster) History(ctx context.Context, name string) (*History, error) {
 	o, _, err := c.policy(ctx, name)
 	if err != nil {
@@ -63,8 +63,8 @@ func (c *Cluster) revisions(ctx context.Context, o *unstructured.Unstructured) (
 	return list, c.explain("list", "controllerrevisions.apps", c.Namespace, err)
 }
 
-// origin says where a policy's numbers come from, and what they saved when they were chosen; "" if
-// the policy does not say.
+// origin returns the origin of a policy's numbers, and their saving when they were chosen; "" if
+// the policy has neither.
 func origin(spec map[string]any) (from, saving string) {
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(spec, path...)

@@ -158,7 +158,7 @@ func oneLine(text string) string {
 // policies checks that there is a policy that a scheduler uses.
 func (d *doctor) policies(ctx context.Context) error {
 	if there, err := d.serves(ctx, "/apis/sigma-scheduler.io/v1alpha1"); err != nil || !there[policies.Resource] {
-		return err // no kind, no policies: another finding says so
+		return err // no kind, no policies: another finding reports it
 	}
 	count := 0
 	ok, err := d.each(ctx, "policies", policies, "", func(o *unstructured.Unstructured) error {

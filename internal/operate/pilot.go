@@ -142,7 +142,7 @@ func (c *Cluster) Pilot(ctx context.Context, name string) (*v1alpha1.PolicyPilot
 	return p, nil
 }
 
-// noPilot says what there is in place of a pilot.
+// noPilot returns an error that names the existing pilots.
 func (c *Cluster) noPilot(ctx context.Context, name string, err error) error {
 	list, errList := c.Client.Resource(pilots).List(ctx, metav1.ListOptions{})
 	if errList != nil || len(list.Items) == 0 {

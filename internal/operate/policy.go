@@ -34,7 +34,7 @@ const rolledBack = "sigma-scheduler.io/rolled-back-from"
 type Change struct {
 	Policy   string
 	From, To string // mode, with the share of a canary
-	Revision int64  // that a rollback leads to; 0 = none
+	Revision int64  // target of a rollback; 0 = no rollback
 	Digest   string // of the numbers after the change, "" if unknown
 	DryRun   bool
 }
@@ -53,8 +53,8 @@ func (c *Change) String() string {
 	return text + "\nwritten; the scheduler takes it up within seconds: sigma policy history " + c.Policy
 }
 
-// Promote leads a policy one step on: from shadow to a canary, from there to live. A share in
-// percent, 0 = none given, is that of the canary; a canary with a larger one grows. It refuses a
+// Promote promotes a policy one step: from shadow to a canary, from there to live. A share in
+// percent, 0 = not given, is that of the canary; a canary with a larger one grows. It refuses a
 // policy that no scheduler accepted or uses.
 func (c *Cluster) Promote(ctx context.Context, name string, percent int64, dryRun bool) (*Change, error) {
 	o, p, err := c.policy(ctx, name)
@@ -81,8 +81,8 @@ func (c *Cluster) Promote(ctx context.Context, name string, percent int64, dryRu
 	return c.change(ctx, o, next, Change{Digest: p.Status.Digest, DryRun: dryRun})
 }
 
-// Demote leads a policy one step back: from live to a canary, from there to shadow. A share in
-// percent, 0 = none given, is that of the canary; a canary with a smaller one shrinks.
+// Demote demotes a policy one step: from live to a canary, from there to shadow. A share in
+// percent, 0 = not given, is that of the canary; a canary with a smaller one shrinks.
 func (c *Cluster) Demote(ctx context.Context, name string, percent int64, dryRun bool) (*Change, error) {
 	o, p, err := c.policy(ctx, name)
 	if err != nil {
@@ -241,7 +241,7 @@ func withStatus(o *unstructured.Unstructured) (*unstructured.Unstructured, *v1al
 	return o, &p, nil
 }
 
-// missing says what there is in place of a policy.
+// missing returns an error that names the existing policies.
 func (c *Cluster) missing(ctx context.Context, name string, err error) error {
 	list, errList := c.Client.Resource(policies).List(ctx, metav1.ListOptions{})
 	switch {

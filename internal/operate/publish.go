@@ -33,8 +33,8 @@ var configMaps = v1.SchemeGroupVersion.WithResource("configmaps")
 
 const (
 	packed = ".gz"
-	// mostPublished is what a ConfigMap holds, less some room for its description; mostFetched what a file
-	// of it unpacks to.
+	// mostPublished is the capacity of a ConfigMap, less some room for its description; mostFetched is the largest size
+	// to which a file of it unpacks.
 	mostPublished = 1<<20 - 64<<10
 	mostFetched   = 256 << 20
 )
@@ -114,7 +114,7 @@ func (c *Cluster) Publish(ctx context.Context, name string, files, optional []st
 	if size > mostPublished {
 		return nil, fmt.Errorf("%s: %d bytes packed, and a ConfigMap holds %d", strings.Join(names, ", "), size, mostPublished)
 	}
-	// The whole of it is replaced: what is left out now is not of this time.
+	// The whole of it is replaced: files left out now are of an earlier time.
 	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/binaryData", "value": all}})
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	mpa "github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 )
 
-// reach checks, where the autoscaler is installed, whether the API server reaches its webhook, and
-// Prometheus servers that it may ask.
+// reach checks, if the autoscaler is installed, whether the API server reaches its webhook, and the Prometheus servers
+// that it may query.
 func (d *doctor) reach(ctx context.Context) error {
 	const check, name = "webhook", "sigma-mpa"
 	resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
@@ -52,10 +52,10 @@ func (d *doctor) reach(ctx context.Context) error {
 	return d.prometheus(ctx, namespace)
 }
 
-// tries is how often the webhook is probed: an API server may keep a connection to a pod that has just gone.
+// tries is how often the webhook is probed: an API server may keep a connection to a pod that has just ended.
 const tries = 3
 
-// webhook creates in a dry run what the webhook marks.
+// webhook creates in a dry run the object that the webhook marks.
 func (d *doctor) webhook(ctx context.Context, check, namespace string) error {
 	probe := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": mpa.ProbeName, "namespace": namespace},
@@ -85,8 +85,8 @@ func (d *doctor) webhook(ctx context.Context, check, namespace string) error {
 	return nil
 }
 
-// prometheus asks the servers of the autoscaler's list, by the API server's proxy, since their addresses are those of the
-// cluster.
+// prometheus queries the servers of the autoscaler's list through the API server's proxy, since their addresses are
+// those of the cluster.
 func (d *doctor) prometheus(ctx context.Context, namespace string) error {
 	const name, key = "sigma-mpa-prometheus", "servers.yaml"
 	o, err := d.Client.Resource(v1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -148,7 +148,7 @@ func (d *doctor) prometheus(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// asked are the servers that an object names.
+// asked are the servers named by the autoscaler's objects.
 func (d *doctor) asked(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{}
 	_, err := d.each(ctx, "autoscalers", mpa.SchemeGroupVersion.WithResource("multidimpodautoscalers"), "", func(o *unstructured.Unstructured) error {
@@ -157,14 +157,14 @@ func (d *doctor) asked(ctx context.Context) (map[string]bool, error) {
 		}
 		return nil
 	})
-	if apierrors.IsNotFound(err) { // the kind: another finding says so
+	if apierrors.IsNotFound(err) { // the kind: another finding reports it
 		err = nil
 	}
 	return names, err
 }
 
-// proxied is the path by which the API server asks a Prometheus behind a service of the cluster, and the service's namespace;
-// "" where its address is not that of a service.
+// proxied is the path by which the API server forwards to a Prometheus behind a service of the cluster, and the
+// service's namespace; "" if its address is not that of a service.
 func proxied(address string) (path, namespace string) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// small is what every call may send before it waits for one of the large ones:
-	// the names of 5,000 nodes.
+	// small is the part of a body that every call may send before it waits for one of the
+	// large ones: the names of 5,000 nodes.
 	small = 256 << 10
 	// A body of fewBytes with fewer than fewValues is decoded without a turn.
 	fewBytes, fewValues = 64 << 10, 512
@@ -22,8 +22,8 @@ const (
 	turnPatience = 5 * time.Second
 )
 
-// Bodies reads the bodies of calls, and bounds what all of them hold in memory: a caller
-// who sends much, or slowly, keeps small calls from nothing.
+// Bodies reads the bodies of calls, and bounds their total memory: a caller who sends much,
+// or slowly, does not block small calls.
 type Bodies struct {
 	limit  int64
 	values int
@@ -74,7 +74,7 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) (text []byte, done
 	return text, done, err
 }
 
-// Turn waits for the turn to decode a body. Call done when what was decoded is no longer
+// Turn waits for the turn to decode a body. Call done when the decoded value is no longer
 // held.
 func (b *Bodies) Turn(ctx context.Context) (done func(), err error) { return take(ctx, b.turns) }
 
@@ -90,8 +90,8 @@ func take(ctx context.Context, places chan struct{}) (done func(), err error) {
 	}
 }
 
-// Handler passes calls on whose bodies are read: large ones in turn, and small ones at once,
-// so that they never wait for what next waits for.
+// Handler reads the bodies of calls and passes the calls on: large ones in turn, and small
+// ones at once, so that they never wait for the turn of a large one.
 func (b *Bodies) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, done, err := b.Read(w, r)

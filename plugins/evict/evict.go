@@ -32,8 +32,8 @@ var Kinds = []schema.GroupVersionKind{
 	{Group: "batch", Version: "v1", Kind: "CronJob"},
 }
 
-// A Cluster is what an evictor asks of the API server itself: no cache, which shows the
-// records of another process late. Errors are those of the API server.
+// A Cluster is the API server itself, not a cache, which shows the records of another process
+// late. Errors are those of the API server.
 type Cluster interface {
 	// Workload returns one object.
 	Workload(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
@@ -65,10 +65,10 @@ func New(c Cluster, by Source, l Limits, now clock.PassiveClock) *Evictor {
 	return &Evictor{cluster: c, by: by, limits: l, clock: now}
 }
 
-// A RefusedError says that an eviction is not allowed, whatever the limits: by a disruption
-// budget, or because of what the pod or its workload is. Nothing was evicted.
+// A RefusedError is returned if an eviction is not allowed, whatever the limits: by a
+// disruption budget, or because of the kind of the pod or its workload. Nothing was evicted.
 type RefusedError struct {
-	// Budget is true where a PodDisruptionBudget refuses, which may be over soon.
+	// Budget is true if a PodDisruptionBudget refuses, which may end soon.
 	Budget bool
 	Err    error
 }
@@ -79,10 +79,11 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 // Unwrap returns the API server's error, if it was that.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// ErrGone says that the pod is gone or being deleted, or that another pod has its name.
+// ErrGone is returned if the pod was deleted or is being deleted, or if another pod has its
+// name.
 var ErrGone = errors.New("the pod is gone")
 
-// Passing reports whether an error of the API server may not come again at the next try.
+// Passing reports whether a retry may succeed after an error of the API server.
 func Passing(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonUnknown, // the connection, or a proxy
@@ -94,8 +95,8 @@ func Passing(err error) bool {
 	}
 }
 
-// An UncertainError says that the pod may be evicted or not: the API server's answer was
-// lost. The eviction counts.
+// An UncertainError is returned if the API server's answer was lost: the pod may be evicted
+// or not. The eviction counts.
 type UncertainError struct{ Err error }
 
 // Error implements error.
@@ -111,8 +112,8 @@ func (e *Evictor) Evict(ctx context.Context, pod *v1.Pod) error {
 	return e.evict(ctx, pod, e.by, e.limits)
 }
 
-// EvictAs evicts as [Evictor.Evict] does, in the name of a source of its own. Of that source at
-// most so many pods are evicted within any hour, by whatever process; 0 is no limit.
+// EvictAs evicts as [Evictor.Evict] does, in the name of a source of its own. At most most pods
+// are evicted for that source within any hour, by all processes; 0 is no limit.
 func (e *Evictor) EvictAs(ctx context.Context, by Source, most int, pod *v1.Pod) error {
 	l := e.limits
 	l.ofSource = most
@@ -312,7 +313,7 @@ func (e *Evictor) workloads(ctx context.Context) ([]*workload, error) {
 	return all, nil
 }
 
-// read reads what an object's metadata say.
+// read reads an object's metadata.
 func read(object metav1.Object, kind schema.GroupVersionKind, now time.Time) *workload {
 	w := &workload{
 		ref:  owner.Ref{Group: kind.Group, Kind: kind.Kind, Name: object.GetName(), UID: object.GetUID()},

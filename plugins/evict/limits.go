@@ -30,17 +30,17 @@ var Defaults = Limits{WorkloadPercent: 10, OneAtATime: true, PerNamespace: 60, P
 // statusLag is how long a workload's status may not show an eviction.
 const statusLag = 5 * time.Second
 
-// A LimitError says that a limit forbids an eviction now. Nothing was evicted.
+// A LimitError is returned if a limit forbids an eviction now. Nothing was evicted.
 type LimitError struct {
 	Limit string    // whose: workload apps/Deployment/shop/web, namespace shop, node a, cluster
-	Why   string    // what is counted against it
-	Until time.Time // when to ask again; zero: it is not known
+	Why   string    // the evictions counted against it
+	Until time.Time // when to try again; zero: unknown
 }
 
 // Error implements error.
 func (e *LimitError) Error() string { return "limit of the " + e.Limit + ": " + e.Why }
 
-// A workload is where evictions are recorded, and what its status says.
+// A workload holds the records of evictions and the status of their object.
 type workload struct {
 	ref       owner.Ref
 	kind      schema.GroupVersionKind
@@ -48,7 +48,8 @@ type workload struct {
 	records   []record // of its annotation
 	broken    error    // the records cannot be read
 	own       bool     // Sigma wrote the annotation
-	// replicas it asks for and ready ones; -1 where its kind has no such number.
+	// replicas are the desired ones, ready the ready ones; -1 if its kind has no such
+	// number.
 	replicas, ready int
 }
 
@@ -108,7 +109,7 @@ func (l *Limits) check(w *workload, r record, list []entry, now time.Time) error
 	return nil
 }
 
-// freeAt is when the oldest record of a full limit is an hour old.
+// freeAt is the time at which the oldest record of a full limit is an hour old.
 func freeAt(list []record, now time.Time) time.Time {
 	first := now
 	for _, r := range list {

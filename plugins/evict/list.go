@@ -177,8 +177,8 @@ func (e *Evictor) save(ctx context.Context, object *v1.ConfigMap, list []entry) 
 }
 
 // missing returns the evictions that the list lacks: those by a version of Sigma that wrote
-// annotations only, and those of a list that was deleted. Annotations that somebody else
-// wrote have none. Of a workload at most as many count as it has replicas, and of a
+// annotations only, and those of a list that was deleted. Annotations written by somebody
+// else do not count. Of a workload at most as many count as it has replicas, and of a
 // namespace at most its limit.
 func (e *Evictor) missing(ctx context.Context, list []entry) (missing []entry, err error) {
 	all, err := e.workloads(ctx)

@@ -9,9 +9,9 @@ import (
 
 // Annotation holds the evictions of a workload's pods within the last hour, oldest first:
 // time/source/node, separated by commas. A workload that has ever had one also has a label
-// of this name, so that a list finds it; the label's value says nothing. A Deployment has
-// none, since its status does not take labels; its ReplicaSets may show a copy of the
-// annotation, which does not count.
+// of this name, so that a list finds it; the label's value has no meaning. A Deployment
+// has no annotation, since its status does not take labels; its ReplicaSets may show a
+// copy of the annotation, which does not count.
 const Annotation = "sigma-scheduler.io/evictions"
 
 const (
@@ -43,8 +43,8 @@ func (r record) String() string {
 	return r.at.UTC().Format(time.RFC3339) + "/" + string(r.by) + "/" + r.node
 }
 
-// parse reads an annotation. It drops what is older than an hour, and what is in the
-// future becomes now. The error says what cannot be read.
+// parse reads an annotation. It drops records older than an hour, and records in the
+// future become now. The error names the unreadable part.
 func parse(text string, now time.Time) ([]record, error) {
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("annotation %s: %d bytes, want at most %d", Annotation, len(text), maxLength)

@@ -1,9 +1,8 @@
-// Package makeroom finds a short chain of moves that lets in a pod that fits on no node. It
-// reads a ledger and the pods in it, and changes nothing. The same ledger and request give
-// the same chain.
+// Package makeroom finds a short chain of moves that opens a node for a pod that fits on none. It reads a
+// ledger and the pods in it, and changes nothing. The same ledger and request give the same chain.
 //
-// What it does not know for sure it leaves alone: pods with constraints that the ledger does
-// not have, workloads of plans and other chains, and nodes that are not ready.
+// It moves nothing that is uncertain: pods with constraints that the ledger lacks, workloads of plans and
+// other chains, and nodes that are not ready.
 package makeroom
 
 import (
@@ -27,14 +26,14 @@ import (
 type Request struct {
 	Pod   *v1.Pod
 	App   string   // the pod's, in the ledger
-	Nodes []string // that the pod may come to: those that lack room or that a rule closes
+	Nodes []string // that the pod may use: those that lack room or that a rule closes
 	Chain int      // most moves of others
 	// MinReplicas is the least number of pods that a workload has to have for one to move.
 	MinReplicas int
 	// MaxGrace is the longest grace period of a pod that moves; 0 = [podspec.MaxGrace].
 	MaxGrace time.Duration
-	// Stays reports whether a pod must not be evicted now, beyond what the pod says itself:
-	// because of a disruption budget, or of what others say. nil = none must stay.
+	// Stays reports whether a pod must not be evicted now, beyond its own constraints: because of a
+	// disruption budget, or constraints of other pods. nil = every pod may be.
 	Stays func(*v1.Pod) bool
 	// Engaged reports whether others have a claim on a workload's pods, by group.
 	Engaged func(group string) bool
@@ -42,7 +41,7 @@ type Request struct {
 	may map[string]bool // Nodes
 }
 
-// A Move takes a pod that stands to another node.
+// A Move takes a pod from its node to another.
 type Move struct {
 	Pod *v1.Pod
 	To  string
@@ -62,7 +61,7 @@ func Find(l *ledger.Ledger, r Request) (list []Move, node string) {
 	if least := app.Spec().SpreadMin; least > 1 {
 		return nil, "" // where it may go depends on where the others of it go
 	}
-	// Reading which pods may move takes most of the time: a few nodes come first, then all.
+	// Finding out which pods may move takes most of the time: a few nodes are tried first, then all.
 	for _, lines := range [][]int32{near(l, &r, app), nil} {
 		if list, node = r.findOn(l, app, lines); node != "" || lines == nil {
 			break
@@ -103,9 +102,9 @@ func (r *Request) findOn(l *ledger.Ledger, app *ledger.AppEntry, lines []int32) 
 // nearest is how many nodes of each of three kinds a search looks at first.
 const nearest = 24
 
-// near are the lines, in ascending order, of the nodes at which a search looks first: those that the pod may come to
-// and that lack least of what it needs, those with the most room of what there is least of, and some of all.
-// nil = there are few more.
+// near are the lines, in ascending order, of the nodes that a search tries first: eligible nodes with the smallest
+// shortfall for the pod, nodes with the most of its scarcest dimension, and a sample of all. nil = there are few
+// more.
 func near(l *ledger.Ledger, r *Request, app *ledger.AppEntry) []int32 {
 	state := l.Columns()
 	inst := state.Instance()
@@ -116,7 +115,7 @@ func near(l *ledger.Ledger, r *Request, app *ledger.AppEntry) []int32 {
 	scarce := scarcest(state, need)
 	type at struct {
 		line int32
-		key  float64 // the least comes first
+		key  float64 // the least is first
 	}
 	var comes, takes []at
 	may := r.nodes()
@@ -150,7 +149,7 @@ func near(l *ledger.Ledger, r *Request, app *ledger.AppEntry) []int32 {
 	return slices.Compact(lines)
 }
 
-// scarcest is the dimension of which a need is the largest part of what is free on all machines.
+// scarcest is the dimension in which a need is the largest part of the free amount of all machines.
 func scarcest(state *binpack.State, need []int64) (dimension int) {
 	most := -1.
 	for d := range need {
@@ -177,7 +176,7 @@ func (r *Request) nodes() map[string]bool {
 
 func (r *Request) engaged(g *ledger.Group) bool { return r.Engaged != nil && r.Engaged(g.Name()) }
 
-// seed depends on what stands and waits.
+// seed depends on the running and the waiting pods.
 func seed(l *ledger.Ledger, a *ledger.AppEntry) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(a.Name()))
@@ -192,18 +191,17 @@ type model struct {
 	apps  map[*ledger.AppEntry]kind
 }
 
-// A kind is what the search has to know of an app.
+// A kind is the search's information about an app.
 type kind struct {
 	index int32
 	stays bool // all its pods
 }
 
 // newModel is the ledger's problem with some changes, on some of its machines, by line in ascending order; nil =
-// on all. The fleet is fixed. Each type of
-// machine is two: those that the pod may come to, and the others. The pod is of an app of
-// its own, the last. Machines in which nothing may change have no room. Spread is left out,
-// and the pods that have to keep it stay. Where not all pods are in the model, nothing that a rule by
-// zone binds moves, and the model is nil if such a rule binds the pod itself.
+// on all. The fleet is fixed. Each type of machine is two: those that the pod may use, and the others. The pod
+// has an app of its own, the last. Machines in which nothing may change have no room. Spread is left out, and
+// the pods bound to it stay. If not all pods are in the model, pods bound by a rule by zone stay, and the model
+// is nil if such a rule binds the pod itself.
 func newModel(l *ledger.Ledger, r *Request, app *ledger.AppEntry, lines []int32) *model {
 	state := l.Columns()
 	inst := *state.Instance()
@@ -277,7 +275,7 @@ func (m *model) add(i moves.Item, p *ledger.Pod) {
 	m.items, m.pods = append(m.items, i), append(m.pods, p)
 }
 
-// addPods adds what stands on a node, and what is reserved there. Groups stay that byZone names.
+// addPods adds the pods on a node, and its reservations. Groups named by byZone stay.
 func (m *model) addPods(l *ledger.Ledger, r *Request, app *ledger.AppEntry, line int32, byZone func(group int32) bool) {
 	n := l.Node(m.inst.Machines[line].Name)
 	pods := slices.SortedFunc(slices.Values(n.Pods()), func(a, b *ledger.Pod) int { return strings.Compare(a.UID(), b.UID()) })
@@ -310,7 +308,7 @@ func (r *Request) mayMove(p *ledger.Pod) bool {
 	if !ok || object.Spec.NodeName != p.Node().Name() { // its binding is under way
 		return false
 	}
-	if object.Spec.SchedulerName != r.Pod.Spec.SchedulerName { // another one decides where its replacement goes
+	if object.Spec.SchedulerName != r.Pod.Spec.SchedulerName { // another one places its replacement
 		return false
 	}
 	return corev1.PodPriority(object) <= corev1.PodPriority(r.Pod) && podspec.Movable(object, r.MaxGrace, nil) == "" && (r.Stays == nil || !r.Stays(object))

@@ -14,19 +14,19 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// What becomes of a chain, as metrics have it.
+// Outcomes of a chain, as labels of metrics.
 const (
-	done      = "done"       // the pod stands on the node
-	notNeeded = "not-needed" // the pod is gone, or stands elsewhere
-	disabled  = "disabled"   // the policy no longer asks for it
+	done      = "done"       // the pod is on the node
+	notNeeded = "not-needed" // the pod is deleted, or is on another node
+	disabled  = "disabled"   // the policy no longer enables it
 	refused   = "refused"    // an eviction: by a disruption budget, a limit, the API server
-	lost      = "lost"       // room or node: others have it, or it is cordoned, gone, planned
+	lost      = "lost"       // room or node: taken by others, or the node is cordoned, deleted, planned
 	changed   = "changed"    // a pod that was to move
-	late      = "late"       // a pod did not end, or its replacement did not come or is not ready
+	late      = "late"       // a pod did not end, or its replacement did not arrive or is not ready
 	stopped   = "stopped"    // with the scheduler
 )
 
-// An ended error is the end of a chain before its pod stands.
+// An ended error is the end of a chain before its pod has its place.
 type ended struct {
 	outcome string
 	why     error
@@ -37,8 +37,8 @@ func (e *ended) Error() string { return e.why.Error() }
 
 func end(outcome, text string, args ...any) error { return &ended{outcome, fmt.Errorf(text, args...)} }
 
-// carryOut makes the moves of a chain and waits for the pod. The error is why the pod has not its place; nil where
-// there is nothing to say.
+// carryOut makes the moves of a chain and waits for the pod. The error is the reason why the pod is not in its
+// place; nil if there is no failure to report.
 func (m *Mover) carryOut(c *chain) (outcome string, why error) {
 	err := m.moves(c)
 	if err == nil {
@@ -58,7 +58,7 @@ func (m *Mover) carryOut(c *chain) (outcome string, why error) {
 
 // moves makes the moves one after the other. A move that has begun is waited for.
 func (m *Mover) moves(c *chain) error {
-	before := slack // for what stands in the first place
+	before := slack // timeout for the initial state
 	for i, move := range c.Moves {
 		if err := m.await(c, i, before, kube.PlaceFree); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (m *Mover) ready(c *chain, number int, most time.Duration) error {
 	})
 }
 
-// poll asks, whenever something may have changed, until the answer is yes or an error.
+// poll calls ask, whenever something may have changed, until it returns true or an error.
 func (m *Mover) poll(c *chain, most time.Duration, tooLate error, ask func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(m.ctx, most)
 	defer cancel()
@@ -181,8 +181,8 @@ func (m *Mover) needed(c *chain) error {
 	return nil
 }
 
-// await waits until a place is free or taken. What left a node is known once a cycle begins, so
-// the pod that waits is tried when the pods that stood in the way are gone.
+// await waits until a place is free or taken. The departure of a pod from a node is seen when a cycle begins, so
+// the waiting pod is tried when the pods in its way are deleted.
 func (m *Mover) await(c *chain, number int, most time.Duration, want kube.PlaceState) error {
 	tooLate := end(late, "nothing came to node %s in %v", placeOf(c.Rescue, number), most)
 	return m.poll(c, most, tooLate, func() (bool, error) {
@@ -224,7 +224,7 @@ func placeOf(r *engine.Rescue, number int) string {
 	return r.Node
 }
 
-// gone reports whether the pods of the moves before a number are gone.
+// gone reports whether the pods of the moves before a number are deleted.
 func (m *Mover) gone(c *chain, number int) bool {
 	for _, move := range c.Moves[:number] {
 		if p := m.cluster.Pod(move.Pod.Namespace, move.Pod.Name); p != nil && p.UID == move.Pod.UID {

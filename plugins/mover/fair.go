@@ -18,8 +18,8 @@ const (
 	turnFor = 2 * againAfter
 )
 
-// A line is the pods that wait without a chain, by namespace. Of too many it keeps as many of each namespace, and the
-// next search is for the namespace that had none for longest.
+// A line holds the pods that wait without a chain, by namespace. If there are too many, it keeps the same number for
+// each namespace. The next search is for the namespace whose last search is the longest ago.
 type line struct {
 	pods   map[string]map[types.UID]*v1.Pod
 	count  int
@@ -97,7 +97,7 @@ func (l *line) serves(namespace string, now time.Time) {
 	}
 }
 
-// isNext reports whether no other namespace waits for a search that had none for longer.
+// isNext reports whether no other waiting namespace has its last search longer ago.
 func (l *line) isNext(namespace string, now time.Time) bool {
 	maps.DeleteFunc(l.asked, func(_ string, at time.Time) bool { return now.Sub(at) >= turnFor })
 	for other := range l.asked {

@@ -26,8 +26,8 @@ func (m *Mover) gapOf(pod *v1.Pod) *gap {
 	return g
 }
 
-// closed reports whether a gap is none any more: a replacement is ready, wherever it stands; the eviction
-// did not happen; the workload has no pod left, though it had several; or an hour has passed.
+// closed reports whether a gap has ended: a replacement is ready, on any node; the eviction did not
+// happen; the workload has no pod left, though it had several; or an hour has passed.
 func (m *Mover) closed(g *gap) bool {
 	since := m.now().Sub(g.since)
 	if since >= stillFor {

@@ -27,21 +27,21 @@ import (
 const (
 	// mostChains are under way at a time.
 	mostChains = 4
-	// searchShare is the part of the time that searches may take: one that used the processor for d is
-	// followed by none for searchShare × d. A machine that is busy with others does not count.
+	// searchShare bounds the processor time of searches: after one that used d, no other begins for
+	// searchShare × d. Time in which other processes use the processor does not count.
 	searchShare = 10
 	// mostAway are tried at once when a chain ends.
 	mostAway = 1000
-	// mostWoken are tried when time has passed, and soon is when those are for which there was
-	// no time to search.
+	// mostWoken is the number of pods tried after a wait, and soon is the wait if there was no time to
+	// search.
 	mostWoken, soon = 100, 10 * time.Second
 	// stillFor is how long no second pod of a workload moves: the limits of evictions allow
 	// most workloads one an hour. refusedFor is the same after a refusal.
 	stillFor, refusedFor = time.Hour, 10 * time.Minute
-	// againAfter is when a pod is tried again whose chain came to nothing, or for which there
-	// was none.
+	// againAfter is the wait before a pod whose chain failed, or for which no chain was found, is tried
+	// again.
 	againAfter = time.Minute
-	// slack is what a step may take beside the time in which the pod may end.
+	// slack is added to the pod's termination time in the timeout of a step.
 	slack = time.Minute
 	// unseen is how long an informer may not show that a pod is being deleted.
 	unseen = 15 * time.Second
@@ -49,23 +49,24 @@ const (
 	lookEvery = time.Second
 )
 
-// A Cluster is what a mover asks the scheduler and the API server.
+// A Cluster is a mover's view of the scheduler and the API server.
 type Cluster interface {
-	// Pod is one as an informer has it; nil = gone.
+	// Pod is a pod as the informer has it; nil = deleted.
 	Pod(namespace, name string) *v1.Pod
-	// Stays returns which pods a disruption budget, or what others say ([podspec.Others]), keeps where they are now.
+	// Stays returns a predicate for the pods that a disruption budget, or the constraints of other pods
+	// ([podspec.Others]), keep where they are now.
 	Stays() func(*v1.Pod) bool
-	// Refusal returns why the scheduler's filters refuse the first of some places, once the pods in gone have left their
-	// nodes; "" = they allow all. For a pod that has a node, they are asked for one that replaces it.
+	// Refusal returns why the scheduler's filters refuse the first of some places, once the pods in gone have left
+	// their nodes; "" = they allow all. For a pod that has a node, its replacement is filtered.
 	Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string
 	// Ends reports whether a pod on a node is being deleted. It is called in a pod's cycle.
 	Ends(node string) bool
 	// Activate lets the scheduler try pods at once.
 	Activate(...*v1.Pod)
-	// Evict evicts a pod, if so many at most were evicted for this policy within the hour. A pod that is
-	// gone is no error, nor is an answer that was lost.
+	// Evict evicts a pod, if perHour allows another eviction for this policy within the hour. A deleted
+	// pod is no error, nor is an answer that was lost.
 	Evict(ctx context.Context, perHour int, pod *v1.Pod) error
-	// Evicted is how many pods were evicted for this policy within the hour, by whatever scheduler.
+	// Evicted is the number of pods evicted for this policy within the hour, by any scheduler.
 	Evicted(context.Context) (int, error)
 }
 
@@ -81,14 +82,14 @@ type Mover struct {
 	chains   map[types.UID]*chain    // by the pod that waits
 	gaps     map[types.UID]*gap      // that chains have left, by the pod that waited
 	rest     map[types.UID]time.Time // pods for which nothing is tried before
-	told     map[types.UID]bool      // pods of which DryRun has told
+	told     map[types.UID]bool      // pods that DryRun has reported
 	away     line                    // pods without a chain: tried when one ends, and when the mode changes
 	still    map[string]time.Time    // workloads of which no pod moves before
 	nodes    map[types.UID]string    // that chains have nominated, by the pod that waits
 	moved    []time.Time             // of the last hour, since this process started
 	written  written
 	searchAt time.Time // of the next search
-	wakeAt   time.Time // of the next try of pods without a chain; zero = none is due
+	wakeAt   time.Time // of the next try of pods without a chain; zero = no try is due
 	running  sync.WaitGroup
 }
 
@@ -147,10 +148,10 @@ func (m *Mover) wakeIn(d time.Duration) {
 	})
 }
 
-// MakeRoom begins a chain for a pod that fits on no node, or goes on with one, and returns the
-// node that it opens; "" = no chain is under way. It is called in the pod's cycle. nodes returns
-// those that lack room or that a rule or a reservation closes; open asks the other filters whether they
-// would take the pod there once some pods are gone.
+// MakeRoom begins a chain for a pod that fits on no node, or continues its chain, and returns the node
+// that it opens; "" = no chain is in progress. It is called in the pod's cycle. nodes returns those that
+// lack room or that a rule or a reservation closes; open runs the other filters for the pod on the node
+// without the pods in gone.
 func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node string, gone []*v1.Pod) bool) (node string) {
 	r := m.engine.Repair()
 	m.mu.Lock()
@@ -209,7 +210,7 @@ func (m *Mover) MakeRoom(pod *v1.Pod, nodes func() []string, open func(node stri
 	return rescue.Node
 }
 
-// find looks for a chain, and says how long no other search follows.
+// find searches for a chain, and sets the time before which no other search begins.
 func (m *Mover) find(pod *v1.Pod, nodes []string, most int, stays func(*v1.Pod) bool) *engine.Rescue {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -276,12 +277,13 @@ func controller(p *v1.Pod) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// left is how many moves the last hour leaves. What counts are the evictions that are written in the
-// workloads, as far as they were counted lately, or the own ones, if they are more: a record goes with its workload.
+// left is the number of moves that the last hour leaves. The number made is that of the evictions recorded in the
+// workloads, if they were counted lately, or of this scheduler's own if larger: a record is deleted with its
+// workload.
 func (m *Mover) left(now time.Time, perHour int) int {
 	m.moved = slices.DeleteFunc(m.moved, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 	for _, c := range m.chains {
-		perHour -= len(c.Moves) - c.begun // all may still come
+		perHour -= len(c.Moves) - c.begun // all may still be made
 	}
 	return perHour - max(len(m.moved), m.counted(now))
 }
@@ -316,7 +318,7 @@ func (m *Mover) begin(r *engine.Rescue) {
 	m.running.Go(func() { m.run(c) })
 }
 
-// patience is how long a step may take: the pod ends, its replacement stands.
+// patience is the timeout of a step: the pod ends, its replacement runs.
 func (m *Mover) patience(pod *v1.Pod) time.Duration {
 	return podspec.Patience(pod, m.engine.MaxGrace()) + 2*slack
 }
@@ -356,21 +358,21 @@ func (m *Mover) run(c *chain) {
 	}
 }
 
-// Gone notes that a pod waits no more: it was deleted, or got a node.
+// Gone handles a pod that no longer waits: it was deleted, or has a node.
 func (m *Mover) Gone(pod *v1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.told, pod.UID)
 	delete(m.rest, pod.UID)
 	m.away.remove(pod)
-	delete(m.away.asked, pod.Namespace) // another one of it asks again
+	delete(m.away.asked, pod.Namespace) // another pod of it may enter again
 	delete(m.nodes, pod.UID)
 	for _, c := range m.chains {
 		c.poke()
 	}
 }
 
-// Wait returns when no chain is under way any more. None begins afterwards.
+// Wait returns when no chain is in progress any more. No chain begins afterwards.
 func (m *Mover) Wait() { m.running.Wait() }
 
 var errStopped = errors.New("the scheduler stops")

@@ -13,7 +13,7 @@ const (
 	countEvery, countFor = time.Minute, 30 * time.Second
 )
 
-// written are the moves of the last hour that were written in the workloads, by whatever scheduler.
+// written is the number of moves of the last hour recorded in the workloads, by any scheduler.
 type written struct {
 	moves int
 	at    time.Time // when they were counted
@@ -29,8 +29,8 @@ func (w *written) due(now time.Time) bool {
 	return true
 }
 
-// count counts the moves of the last hour. Where that fails, the last count and the own moves hold;
-// each eviction heeds the limit in any case.
+// count counts the moves of the last hour. If that fails, the last count and the own moves are
+// used; each eviction checks the limit in any case.
 func (m *Mover) count() {
 	ctx, cancel := context.WithTimeout(m.ctx, countFor)
 	defer cancel()
@@ -45,7 +45,7 @@ func (m *Mover) count() {
 	m.written.moves, m.written.at = n, at
 }
 
-// counted is the last count and the own moves since. One that is not of late says nothing.
+// counted is the last count plus the own moves since. An old count is ignored.
 func (m *Mover) counted(now time.Time) int {
 	if now.Sub(m.written.at) > 2*countEvery {
 		return 0

@@ -1,8 +1,8 @@
-// Package pilot decides how a placement policy of a cluster is renewed: it records, trains,
-// judges, promotes in steps, watches and goes back.
+// Package pilot decides how the placement policy of a cluster is renewed: it records, trains,
+// judges, promotes in steps, watches and rolls back.
 //
-// [Loop.Step] is a pure function of the time, the [State] and the [Evidence]: there is no clock
-// and no client in it. What it wants to be so is asked for in every step, so that a program that
-// is killed between two steps goes on where it was. Evidence that is missing or old never moves a
-// policy forward; a guard that is broken takes it back at once.
+// [Loop.Step] is a pure function of the time, the [State] and the [Evidence]; it has no clock and
+// no client. Every step returns all actions that are still needed, so a program killed between
+// two steps continues from its saved state. Missing or old evidence never promotes a policy; a
+// broken limit of the guard rolls it back at once.
 package pilot

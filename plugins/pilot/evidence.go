@@ -2,28 +2,28 @@ package pilot
 
 import "time"
 
-// Evidence is what is known at a time. What is nil is not known.
+// Evidence is the observed state at one time. A nil field is unknown.
 type Evidence struct {
-	// Recorded has the days that are recorded, oldest first.
+	// Recorded lists the recorded days, oldest first.
 	Recorded *Recorded
 	// Trained is the outcome of the last training that ended.
 	Trained *Trained
 	// Verdict is the last judgement.
 	Verdict *Verdict
-	// Approved is the digest of the candidate that a person has let in; "" = none.
+	// Approved is the digest of the candidate that a person approved; "" = not approved.
 	Approved string
-	// Cluster is what is in the cluster.
+	// Cluster holds the policies in the cluster.
 	Cluster *Cluster
-	// Measured is what the guard looks at.
+	// Measured holds the values that the guard checks.
 	Measured *Measured
-	// Drift is what the newest days say of the policy in force.
+	// Drift is the drift that the newest days show for the active policy.
 	Drift *Drift
 }
 
-// Recorded is what the recorder has.
+// Recorded is the state of the record.
 type Recorded struct {
 	Days []Day
-	// Fault says why nothing is recorded now; "" = it is.
+	// Fault is the reason why nothing is recorded now; "" = recording works.
 	Fault string
 }
 
@@ -31,48 +31,49 @@ type Recorded struct {
 type Day struct {
 	Start  time.Time `json:"start"`
 	Digest string    `json:"digest"` // of its trace
-	// Gap says what is missing of the day; "" = nothing.
+	// Gap describes the missing part of the day; "" = the day is whole.
 	Gap string `json:"gap,omitempty"`
 }
 
 // Trained is how a training ended.
 type Trained struct {
-	Job       string // the name that the action had
-	Candidate string // digest; "" = none
-	Failed    string // why it failed; "" = it did not
+	Job       string // name of the training, from the action
+	Candidate string // digest; "" = no candidate
+	Failed    string // reason of the failure; "" = it did not fail
 	None      string // why there is no candidate; "" = there is one
 }
 
-// Verdict is what the test days say of a candidate.
+// Verdict is the result of replaying the test days under a candidate.
 type Verdict struct {
 	Candidate string
-	Days      []string // digests of the days that were looked at
-	// Savings against the policy in force and the others, by name.
+	Days      []string // digests of the days that were replayed
+	// Savings against the active policy and the others, by name.
 	Savings map[string]Saving
-	// Unplaced is how many pods more than under the policy in force found no place.
+	// Unplaced is the number of pods without a place beyond that under the active policy.
 	Unplaced int
-	// WaitPercent is by how many percent pods waited longer than under the policy in force.
+	// WaitPercent is the increase of the pods' waiting time over the active policy, in
+	// percent.
 	WaitPercent  float64
 	PodsOfOneApp int // the most on a node
-	// Promised is what the candidate is expected to save against the policy in force.
+	// Promised is the expected saving of the candidate against the active policy.
 	Promised Saving
-	// Missing says why there is no verdict; "" = there is one.
+	// Missing is the reason why there is no verdict; "" = there is one.
 	Missing string
 }
 
-// InForce is the name of the policy in force in a [Verdict].
+// InForce is the name of the active policy in a [Verdict].
 const InForce = "inForce"
 
-// A Saving is in percent. Low is what at least is saved, with the confidence of the gate.
+// A Saving is in percent. Low is the least saving at the confidence of the gate.
 type Saving struct {
 	Mean float64 `json:"mean"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 }
 
-// Cluster is what policies are in the cluster.
+// Cluster holds the pilot's policies in the cluster.
 type Cluster struct {
-	// Primary is the policy that the pilot steers, Candidate the one beside it.
+	// Primary is the policy that the pilot steers, Candidate the one next to it.
 	Primary, Candidate Applied
 }
 
@@ -82,7 +83,7 @@ type Applied struct {
 	Rung
 }
 
-// decides is the digest of a policy that is live; "" = none is.
+// decides is the digest of the live policy; "" = no policy is live.
 func (c *Cluster) decides() string {
 	if c.Primary.Mode != Live {
 		return ""
@@ -90,27 +91,27 @@ func (c *Cluster) decides() string {
 	return c.Primary.Digest
 }
 
-// Measured is what was seen of a policy in the cluster. A value that is nil or no number is missing.
+// Measured holds values measured of a policy in the cluster. A nil or NaN value is missing.
 type Measured struct {
 	At     time.Time
 	Digest string // of the policy
 	Values
 }
 
-// Values are what the limits of a [Guard] bound.
+// Values are the quantities that a [Guard] limits.
 type Values struct {
 	FallbackShare, PendingSeconds, RuleConflicts, OpenedVsBestFit, CostVsBestFit *float64
 }
 
-// Drift is what the newest days say.
+// Drift is the drift that the newest days show.
 type Drift struct {
 	At time.Time
-	// Changed names what has changed in the workload, with its figures; "" = nothing.
+	// Changed names the change in the workload, with its figures; "" = no change.
 	Changed string
-	// Since is when it changed.
+	// Since is the time of the change.
 	Since time.Time
-	// Regret is what a policy retrained on the week before would have saved on Days against the
-	// one in force, in percent; nil = not known.
+	// Regret is the saving in percent that a policy retrained on the week before would have had
+	// on Days over the active one; nil = unknown.
 	Regret *Saving
 	Days   []string // digests
 }

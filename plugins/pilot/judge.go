@@ -39,7 +39,8 @@ func (p *step) judging() {
 	p.enter(AwaitingApproval)
 }
 
-// refusals are what a verdict lacks for the gate. What is not a number is lacking.
+// refusals lists the gate's conditions that a verdict fails. A NaN fails its
+// condition.
 func (p *step) refusals(v *Verdict) (list []string) {
 	g := p.settings.Gate
 	if g == nil {

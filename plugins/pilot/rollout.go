@@ -11,7 +11,7 @@ var phases = map[Mode]Phase{Shadow: Shadowing, Canary: Canarying, Live: GoingLiv
 // begin takes the first step of a rollout.
 func (p *step) begin() { p.climb(p.rollout[0].Phase) }
 
-// climb takes a step of the rollout. With the last the candidate is the policy in force.
+// climb takes a step of the rollout. The last step makes the candidate the active policy.
 func (p *step) climb(to Rung) {
 	p.s.Rung = to
 	p.enter(phases[to.Mode])
@@ -21,8 +21,8 @@ func (p *step) climb(to Rung) {
 	p.tell("%s goes to %v", short(p.s.Candidate), to)
 }
 
-// rollOut goes on with a rollout: after the dwell time, counted from when the cluster was seen to
-// have the step, if the guard holds by fresh evidence.
+// rollOut promotes the candidate when the step's dwell time is over, counted from the first
+// observation of the step in the cluster, and fresh evidence meets the guard.
 func (p *step) rollOut() {
 	c := p.e.Cluster
 	seen := c.Candidate == Applied{p.s.Candidate, p.s.Rung}
@@ -61,7 +61,7 @@ func (p *step) rollOut() {
 	p.climb(next)
 }
 
-// subject is the policy that the guard looks at; "" = none.
+// subject is the policy that the guard checks; "" = none.
 func (p *step) subject() string {
 	switch p.s.Phase {
 	case Shadowing, Canarying, GoingLive:
@@ -73,7 +73,7 @@ func (p *step) subject() string {
 	return p.s.InForce
 }
 
-// missing says what of the evidence that the guard needs is missing or old; "" = nothing.
+// missing names the guard's evidence that is missing or old; "" = all is fresh.
 func (p *step) missing() string {
 	m := p.e.Measured
 	switch {
@@ -90,7 +90,7 @@ func (p *step) missing() string {
 	return ""
 }
 
-// Unknown names the first limit that nothing is measured for; "" = there is none.
+// Unknown names the first limit without a measured value; "" = every limit has one.
 func (g *Guard) Unknown(m *Measured) string {
 	for _, l := range g.limits() {
 		if l.limit != nil && !known(l.measured(m)) {
@@ -102,7 +102,7 @@ func (g *Guard) Unknown(m *Measured) string {
 
 func known(v *float64) bool { return v != nil && !math.IsNaN(*v) && !math.IsInf(*v, 0) }
 
-// guard goes back to the last good policy where a limit is broken, and reports whether it did.
+// guard rolls back to the last good policy if a limit is broken, and reports whether it did.
 func (p *step) guard() bool {
 	m := p.e.Measured
 	subject := p.subject()

@@ -48,32 +48,33 @@ type Stage struct {
 	For time.Duration
 }
 
-// A Gate is what a candidate has to show on the test days.
+// A Gate holds the conditions that a candidate must meet on the test days.
 type Gate struct {
-	// SavingPercent is the least saving against the policy in force, with Confidence: at least
-	// that much is saved in so large a share of the bootstrap. Against the others, nothing is lost.
+	// SavingPercent is the least saving against the active policy, reached in a share Confidence of
+	// the bootstrap. Against the others the least saving is 0.
 	SavingPercent float64
 	Confidence    float64
-	// Unplaced is by how many pods more than under the policy in force may find no place.
+	// Unplaced is the most pods without a place beyond those under the active policy.
 	Unplaced int
-	// WaitPercent is by how much longer than under the policy in force pods may wait.
+	// WaitPercent is the most by which pods may wait longer than under the active policy.
 	WaitPercent float64
 	// PodsOfOneApp is the most pods of one app on a node; 0 = any number.
 	PodsOfOneApp int
 }
 
-// A Guard holds the limits that a policy must keep while it is in the cluster; nil = none.
+// A Guard holds the limits that a policy must keep while it is in the cluster; nil = no limit.
 type Guard struct {
 	FallbackShare   *float64 // of the decisions
 	PendingSeconds  *float64 // 99th percentile of the time that a pod is pending
 	RuleConflicts   *float64 // nodes with pods against a rule
-	OpenedVsBestFit *float64 // nodes that its decisions opened ÷ those that Best-Fit, asked in the same cycles, would have
+	OpenedVsBestFit *float64 // nodes that its decisions opened ÷ those that Best-Fit would have opened in the same cycles
 	CostVsBestFit   *float64 // cost of the nodes in use ÷ that under Best-Fit since the beginning
-	// RegretPercent is what a policy retrained on the last week may save: above it, one is trained.
+	// RegretPercent is the saving of a policy retrained on the last week above which a training
+	// begins.
 	RegretPercent *float64
 }
 
-// Settings say what a pilot does.
+// Settings are the settings of a pilot.
 type Settings struct {
 	Schedule string // of trainings, as in crontab, in UTC
 	// History is how many days are trained on, chosen on and judged on at most; of them the newest
@@ -81,7 +82,7 @@ type Settings struct {
 	History, Choose, Test int
 	// TrainWithin and JudgeWithin are how long a training and a judgement may take.
 	TrainWithin, JudgeWithin time.Duration
-	Against                  []string // policies that the candidate must not be worse than, beside the one in force
+	Against                  []string // policies that the candidate must not be worse than, in addition to the active one
 	Gate                     *Gate
 	Rollout                  []Stage
 	Guard                    Guard
@@ -92,7 +93,7 @@ type Settings struct {
 	Approval Approval
 }
 
-// A FieldError says what is wrong with one setting.
+// A FieldError is an error in one setting.
 type FieldError struct{ Field, Reason string }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason }

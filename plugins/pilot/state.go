@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Phase is where the loop is.
+// Phase is the phase of the loop.
 type Phase string
 
-// The phases. A rollout goes through Shadowing, Canarying and GoingLive, as its steps say.
+// The phases. A rollout passes through Shadowing, Canarying and GoingLive, as its steps
+// define.
 const (
 	Recording        Phase = "Recording" // no policy of the pilot decides yet
 	Training         Phase = "Training"
@@ -18,14 +19,15 @@ const (
 	Shadowing        Phase = "Shadow"
 	Canarying        Phase = "Canary"
 	GoingLive        Phase = "Live"
-	Watching         Phase = "Watching" // a policy is in force
+	Watching         Phase = "Watching" // a policy is active
 	RolledBack       Phase = "RolledBack"
 )
 
-// A State is what the loop remembers. It goes through JSON.
+// A State is the memory of the loop. It is stored as JSON.
 type State struct {
 	Phase Phase `json:"phase"`
-	// Since is when the phase began, or when it was seen in the cluster.
+	// Since is the beginning of the phase, or the first observation of the rollout step in
+	// the cluster.
 	Since time.Time `json:"since"`
 	// Begun is the first step, Stepped the last.
 	Begun   time.Time `json:"begun"`
@@ -34,40 +36,42 @@ type State struct {
 	Rung Rung `json:"rung,omitzero"`
 	// Seen: the cluster was seen to have the rung since Since.
 	Seen bool `json:"seen,omitempty"`
-	// InForce is the digest of the policy that is to decide; "" = none. Confirmed is the last that
-	// was seen to.
+	// InForce is the digest of the policy that should be live; "" = none. Confirmed is the last
+	// one seen live.
 	InForce   string `json:"inForce,omitempty"`
 	Confirmed string `json:"confirmed,omitempty"`
-	// Candidate is on its way, LastGood is what to go back to; "" = none.
+	// Candidate is being judged or rolled out, LastGood is the policy to roll back to; "" =
+	// none.
 	Candidate string `json:"candidate,omitempty"`
 	LastGood  string `json:"lastGood,omitempty"`
-	// Trained is when the last training began, Job its name.
+	// Trained is the time at which the last training began, Job its name.
 	Trained time.Time `json:"trained,omitzero"`
 	Job     string    `json:"job,omitempty"`
-	// From and Until bound what it trains on, Days are the digests of the days that judge it.
+	// From and Until bound the days to train on, Days are the digests of the days that judge.
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 	Days  []string  `json:"days,omitempty"`
-	// Burnt are the digests of days that were looked at: they judge nothing again.
+	// Burnt are the digests of days that were used: they judge nothing again.
 	Burnt []string `json:"burnt,omitempty"`
-	// Refused are the digests of policies that were rolled back: they do not come again.
+	// Refused are the digests of policies that were rolled back: they are never tried again.
 	Refused []string `json:"refused,omitempty"`
-	// Alarm is why to train before the schedule says so; "" = no reason. Changed is when the workload
-	// last changed, Workload the beginning of that day: what is older says nothing of it.
+	// Alarm is the reason to train before the schedule; "" = no reason. Changed is the time of the
+	// last change of the workload, Workload the beginning of that day: older days do not describe the
+	// present workload.
 	Alarm    string    `json:"alarm,omitempty"`
 	Changed  time.Time `json:"changed,omitzero"`
 	Workload time.Time `json:"workload,omitzero"`
-	// Promised is what the candidate, or the policy in force, was expected to save.
+	// Promised is the expected saving of the candidate or of the active policy.
 	Promised *Saving `json:"promised,omitempty"`
 }
 
-// ActionKind is what is to be done.
+// ActionKind is the kind of an action.
 type ActionKind string
 
-// The kinds of actions. All but events may be asked for again and again.
+// The kinds of actions. All but events may be repeated.
 const (
 	Train        ActionKind = "Train"        // Job on the days From … Until, if it has not begun
-	Judge        ActionKind = "Judge"        // Digest on Days, if they have not been looked at
+	Judge        ActionKind = "Judge"        // Digest on Days, if they have not been used
 	SetCandidate ActionKind = "SetCandidate" // the candidate is Digest in Rung; without a digest it decides nothing
 	SetPrimary   ActionKind = "SetPrimary"   // Digest is live; without a digest the policy goes to shadow
 	Tell         ActionKind = "Event"
@@ -84,11 +88,11 @@ type Action struct {
 	Text        string // of an event
 }
 
-// An Outcome is what a step comes to.
+// An Outcome is the result of a step.
 type Outcome struct {
 	State   State
 	Actions []Action
-	Reasons []string // why the state is what it is
+	Reasons []string // reasons of the state
 }
 
 func (a Action) String() string {

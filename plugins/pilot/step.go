@@ -42,13 +42,13 @@ type step struct {
 	s *State
 }
 
-// Step takes evidence into account at a time: what phase the loop is in then, what is to be done,
-// and why. The same arguments give the same outcome; s is not changed. The caller keeps the state
+// Step advances the loop to the given time by the evidence and returns the new state, the actions and
+// the reasons. The same arguments give the same outcome; s is not changed. The caller saves the state
 // before it acts.
 func (l *Loop) Step(now time.Time, s State, e *Evidence) Outcome { return l.step(now, s, e, "") }
 
-// Hold is Step for settings that are no longer those of the user, who has written others that cannot be
-// carried out: a broken limit goes on bringing the last good policy back, and nothing goes forward.
+// Hold is Step for settings that the user has replaced by invalid ones: a broken limit still rolls back
+// to the last good policy, and nothing is promoted.
 func (l *Loop) Hold(now time.Time, s State, e *Evidence, why string) Outcome {
 	return l.step(now, s, e, why)
 }
@@ -92,7 +92,7 @@ func (p *step) because(format string, args ...any) {
 	p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...))
 }
 
-// tell says something that people should see, once.
+// tell reports something to the user, once.
 func (p *step) tell(format string, args ...any) {
 	p.because(format, args...)
 	p.Actions = append(p.Actions, Action{Kind: Tell, Text: fmt.Sprintf(format, args...)})
@@ -100,7 +100,7 @@ func (p *step) tell(format string, args ...any) {
 
 func (p *step) enter(to Phase) { p.s.Phase, p.s.Since, p.s.Seen = to, p.now, false }
 
-// rest ends whatever was on its way.
+// rest ends the training, judgement or rollout in progress.
 func (p *step) rest() {
 	p.s.Candidate, p.s.Rung, p.s.Job, p.s.Days = "", Rung{}, "", nil
 	if p.s.InForce == "" {
@@ -110,7 +110,8 @@ func (p *step) rest() {
 	}
 }
 
-// clockBack holds everything for a step. Times that lie ahead are now: what had to last begins again.
+// clockBack pauses everything for a step. Times in the future are set to now, so running periods
+// begin again.
 func (p *step) clockBack() {
 	p.tell("the clock went back by %v: the phase begins again", p.s.Stepped.Sub(p.now).Round(time.Second))
 	p.s.Stepped = p.now
@@ -121,7 +122,7 @@ func (p *step) clockBack() {
 	}
 }
 
-// foreign takes up what somebody else put in force, or took out of force.
+// foreign adopts a policy that somebody else made or unmade the active one.
 func (p *step) foreign() {
 	seen := p.e.Cluster.decides()
 	switch {
@@ -129,7 +130,7 @@ func (p *step) foreign() {
 		p.s.Confirmed = seen
 		return
 	case seen == p.s.Confirmed && p.s.Confirmed != p.s.InForce && p.settings.Approval != Recommend:
-		return // what was asked for is on its way
+		return // the requested change is in progress
 	case seen == "":
 		p.tell("somebody took %s out of force", short(p.s.InForce))
 	case p.s.Candidate != "" && seen == p.s.Candidate:
@@ -141,7 +142,7 @@ func (p *step) foreign() {
 	p.rest()
 }
 
-// move goes on from the phase, as far as evidence and time allow.
+// move advances the loop from its phase as far as evidence and time allow.
 func (p *step) move() {
 	switch p.s.Phase {
 	case Recording, Watching:
@@ -164,18 +165,18 @@ func (p *step) move() {
 	}
 }
 
-// wantWork asks for what the phase waits for.
+// wantWork requests the job that the phase waits for.
 func (p *step) wantWork() {
 	switch s := p.s; s.Phase {
 	case Training:
 		p.Actions = append(p.Actions, Action{Kind: Train, Job: s.Job, From: s.From, Until: s.Until})
 	case Judging:
 		p.Actions = append(p.Actions, Action{Kind: Judge, Job: s.Job, Digest: s.Candidate, Days: s.Days})
-	case Recording, AwaitingApproval, Shadowing, Canarying, GoingLive, Watching, RolledBack: // nobody works for it
+	case Recording, AwaitingApproval, Shadowing, Canarying, GoingLive, Watching, RolledBack: // no job
 	}
 }
 
-// wantPolicies asks for the policies that the cluster is to have in the phase.
+// wantPolicies requests the policies that the cluster should have in the phase.
 func (p *step) wantPolicies() {
 	s, c := p.s, p.e.Cluster
 	if p.settings.Approval == Recommend {

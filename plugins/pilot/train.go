@@ -20,7 +20,7 @@ func (p *step) listen() {
 		p.tell("the workload changed: %s", d.Changed)
 	case idle && d.Regret != nil && p.settings.Guard.RegretPercent != nil && d.Regret.Mean > *p.settings.Guard.RegretPercent && d.Regret.Low > 0:
 		p.s.Alarm = "regret"
-		// They were chosen since they look bad for the policy in force: they may judge no other.
+		// They were chosen since they look bad for the active policy: they must not judge any other.
 		p.burn(d.Days)
 		p.tell("a policy retrained on the last week would have saved %.1f %% (at least %.1f)", d.Regret.Mean, d.Regret.Low)
 	default:
@@ -31,8 +31,8 @@ func (p *step) listen() {
 	}
 }
 
-// kept bounds the digests of a state. More days than that are in no record: History is 366 at most, and
-// what judges are its newest days, so that a day which was looked at so many days ago never judges.
+// kept bounds the digests of a state. No record has more days than that: History is at most 366, and
+// only its newest days judge, so a day used that many days ago never judges again.
 const kept = 512
 
 func (p *step) burn(days []string) { p.s.Burnt = with(p.s.Burnt, days...) }

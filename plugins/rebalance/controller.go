@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// lookEvery is how often the objects are listed where no plan is carried out, and lookRarely where there are
-	// none to read: the kind is missing, or the right.
+	// lookEvery is the time between two listings of the objects while no plan is being carried out, lookRarely
+	// if none can be read: the kind or the right is missing.
 	lookEvery  = 5 * time.Second
 	lookRarely = time.Minute
 	// stepEvery is the time between two steps of a plan that is carried out. The objects are listed before each.
@@ -77,7 +77,7 @@ type Options struct {
 	Recorder        events.EventRecorder
 	Site            Site
 	Holder          Holder
-	Prometheus      string // the address of the server that stopWhen may ask; "" = none
+	Prometheus      string // address of the server for the queries of stopWhen; "" = no server
 }
 
 type controller struct {
@@ -197,7 +197,7 @@ func (c *controller) handle(ctx context.Context, u *unstructured.Unstructured) (
 		w.object = o
 	}
 	if !c.leads() {
-		return o, nil // the one that leads plans and says how far it is
+		return o, nil // the leader plans and writes its progress
 	}
 	if err != nil {
 		o.Status.ObservedGeneration = o.Generation

@@ -9,9 +9,9 @@ import (
 // countEvery is the time between two counts of the evictions of the last hour.
 const countEvery = 15 * time.Second
 
-// affords returns why a unit is not begun yet. One that can never be begun is given up. What
-// counts are the evictions that are written in the workloads, those of earlier leaders among
-// them, or the own ones, if they are more: a record goes with its workload.
+// affords returns why a unit cannot begin yet. A unit that can never begin is given up. The
+// number of evictions is that recorded in the workloads, which includes those of earlier
+// leaders, or this scheduler's own if larger: a record is deleted with its workload.
 func (c *controller) affords(ctx context.Context, w *work, u *unit, now time.Time) string {
 	most := int(w.object.Spec.MovesPerHour)
 	if len(u.moves) > most {

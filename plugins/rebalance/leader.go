@@ -4,9 +4,9 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Leads reports whether this process leads, by the metric that leader election keeps of its
-// lease. Where there is no election it has none; then a scheduler that has been asked for a
-// decision is the only one.
+// Leads reports whether this process leads, by the leader-election metric of its lease.
+// Without leader election there is no such metric; then a scheduler leads once it was
+// called for a decision.
 func Leads(all metrics.Gatherer, decides func() bool) bool {
 	families, err := all.Gather()
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// What is written on a node that is cordoned. cluster-autoscaler and Karpenter remove an empty
-// node whether it is cordoned or not; nothing here tells them not to.
+// The annotations of a cordoned node. cluster-autoscaler and Karpenter remove an empty node whether
+// it is cordoned or not; nothing here prevents it.
 const (
 	cordonedBy    = "sigma-scheduler.io/cordoned-by"    // the Rebalance
 	cordonedUntil = "sigma-scheduler.io/cordoned-until" // any scheduler uncordons it then
-	emptiedAt     = "sigma-scheduler.io/emptied"        // no pod that could move stands there
+	emptiedAt     = "sigma-scheduler.io/emptied"        // no evictable pod runs there
 )
 
 // maxAhead is how far in the future a deadline is taken for one that a clock left which was set
@@ -30,7 +30,7 @@ const maxAhead = 7 * 24 * time.Hour
 // mustStay reports whether a node must not be removed, and so is not emptied.
 func mustStay(n *v1.Node) bool { return podspec.StaysNode(n) != "" }
 
-// isReady reports whether a node's conditions, and the taints for them, let pods come.
+// isReady reports whether a node's conditions, and the taints for them, allow new pods.
 func isReady(n *v1.Node) bool {
 	return podspec.Unwell(n) == nil && !slices.ContainsFunc(n.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
@@ -42,9 +42,9 @@ func ours(n *v1.Node, name string) bool {
 	return n.Spec.Unschedulable && n.Annotations[cordonedBy] == name
 }
 
-// overdue returns why a cordon of ours is to be taken back; "" = it stays. underWay is the node that
-// this scheduler is emptying, and keeps says why the emptied nodes of a Rebalance are not kept any
-// more. A scheduler that does not lead knows neither, and heeds the deadline alone.
+// overdue returns why a cordon of ours must be taken back; "" = it stays. underWay is the node that
+// this scheduler is emptying; keeps returns why the emptied nodes of a Rebalance are no longer kept.
+// A scheduler that does not lead has neither and checks the deadline alone.
 func overdue(n *v1.Node, now time.Time, leads bool, underWay string, keeps func(rebalance string) string) string {
 	name, is := n.Annotations[cordonedBy]
 	if !is || n.Name == underWay {

@@ -20,11 +20,11 @@ import (
 const (
 	// seed is the default of sigma rebalance.
 	seed = 1
-	// again is when a plan that came to nothing is begun again: the cluster could not be read,
-	// rights were missing, or its scheduler was killed.
+	// again is the wait before a failed plan is repeated: the cluster could not be read, rights were
+	// missing, or its scheduler was killed.
 	again = 10 * time.Minute
-	// atFirst is when a plan is made again that could not be begun to be carried out; each failure in a row
-	// doubles it, as far as again.
+	// atFirst is the wait before a new plan if the last could not begin; each failure in a row doubles it,
+	// up to again.
 	atFirst = time.Minute
 	// longestEvery is the longest time between plans, as the object allows it.
 	longestEvery = 168 * time.Hour
@@ -39,8 +39,8 @@ type setting struct {
 	search compare.Rebalance
 }
 
-// newSetting reads a spec. The API server has refused most of what is wrong, and has filled
-// in the defaults; an object from before a change of the definition may still be wrong.
+// newSetting reads a spec. The API server has refused most errors, and has filled in the defaults; an
+// object from before a change of the definition may still be wrong.
 func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
 	s = setting{spec: spec, search: compare.Rebalance{Share: -1, Count: -1, Seed: seed}}
 	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
@@ -86,9 +86,9 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, failur
 	return !now.Before(last.Add(every))
 }
 
-// plan looks for moves of the profile's pods in a picture, which it changes. found is nil where no pod stands. stays
-// says which pods must not move besides those that never may; nil = none. In mode Auto no more
-// pods of a workload move than may be evicted within an hour.
+// plan searches moves of the profile's pods in a snapshot, which it changes. found is nil if no pod has a node.
+// stays names further pods that must not move; nil = no further ones. In mode Auto no more pods of a workload move
+// than may be evicted within an hour.
 func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
 	s.narrow(p)
 	r := snapshot.NewRecorder(o.AppLabel, now)
@@ -127,8 +127,8 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now
 	return plan, found, nil
 }
 
-// narrow leaves the selected nodes, what stands on them, and what waits. In mode Auto, nodes
-// that take no pods are left out too.
+// narrow keeps the selected nodes, their pods, and the waiting pods. In mode Auto, nodes that take no pods
+// are left out too.
 func (s *setting) narrow(p *snapshot.Picture) {
 	selector := labels.SelectorFromSet(s.spec.NodeSelector)
 	out := map[string]bool{}

@@ -22,7 +22,8 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// A prometheus is the one server that queries of Rebalances go to; "" = none.
+// A prometheus is the address of the one server for the queries of Rebalances; "" = no
+// server.
 type prometheus string
 
 // largest returns the largest value of the answer to an instant query.

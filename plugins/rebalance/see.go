@@ -14,7 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// see gathers what can be seen of the unit that is under way.
+// see gathers the observed state of the unit in progress.
 func (c *controller) see(ctx context.Context, w *work, u *unit, pods []*v1.Pod, nodes map[string]*v1.Node) evidence {
 	n := nodes[u.node]
 	e := evidence{stop: strings.TrimSuffix(w.stop.message, "."), held: w.chain != nil, err: w.err}
@@ -119,7 +119,7 @@ func (c *controller) lost(ctx context.Context, w *work, u *unit, n *v1.Node, s *
 	return ""
 }
 
-// refusals asks for all moves of a unit that has not begun, once all of its pods have left.
+// refusals runs the filters for all moves of a unit that has not begun, once all of its pods have left.
 func (c *controller) refusals(ctx context.Context, u *unit) string {
 	var leave []*v1.Pod
 	var places []kube.Place
@@ -129,7 +129,7 @@ func (c *controller) refusals(ctx context.Context, u *unit) string {
 	return c.Site.Refusal(ctx, leave, places...)
 }
 
-// A scene is what matters to a unit of the pods of a cluster.
+// A scene holds the pods of a cluster that concern a unit.
 type scene struct {
 	byUID    map[types.UID]*v1.Pod
 	ofGroups []*v1.Pod // of the unit's groups
@@ -137,11 +137,11 @@ type scene struct {
 	stand    map[string]int // pods by group
 	away     map[string]bool
 	ending   map[string]bool             // groups with a pod that has a node and is being deleted
-	taken    map[string]map[string]int64 // by node that a pod is to come to, and dimension
-	due      map[string]map[string]int64 // of that, what is to come: begun and not there
-	occupied bool                        // a pod that could move stands on the unit's node
-	stranger string                      // one that the plan does not know
-	others   *podspec.Others             // what pods say of others
+	taken    map[string]map[string]int64 // by node that a pod will move to, and dimension
+	due      map[string]map[string]int64 // of that, the part still to arrive: of moves begun and not finished
+	occupied bool                        // an evictable pod is on the unit's node
+	stranger string                      // a pod that the plan does not contain
+	others   *podspec.Others             // constraints of pods on other pods
 }
 
 func newScene(u *unit, pods []*v1.Pod, appLabel string) *scene {
@@ -193,7 +193,7 @@ func serves(p *v1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(k v1.PodCondition) bool { return k.Type == v1.PodReady && k.Status == v1.ConditionTrue })
 }
 
-// add adds what a pod takes to a node's sum, if there is one.
+// add adds a pod's demand to a node's sum, if there is one.
 func add(sum map[string]int64, p *v1.Pod, count int64) {
 	if sum == nil {
 		return
@@ -203,7 +203,7 @@ func add(sum map[string]int64, p *v1.Pod, count int64) {
 	}
 }
 
-// lacks returns what a node lacks for a pod at this moment.
+// lacks returns why a pod cannot run on a node now.
 func (s *scene) lacks(m *move, to *v1.Node) string {
 	if to == nil {
 		return "node " + m.to + " is gone"
@@ -220,7 +220,7 @@ func (s *scene) lacks(m *move, to *v1.Node) string {
 	return ""
 }
 
-// fits makes all moves of a unit in thought, and returns what is lacking.
+// fits simulates all moves of a unit, and returns why they fail.
 func (s *scene) fits(u *unit, nodes map[string]*v1.Node) string {
 	then := scene{taken: map[string]map[string]int64{}, due: s.due}
 	for name, taken := range s.taken {

@@ -16,7 +16,7 @@ import (
 // A stop is why a work ends before its last node.
 type stop struct{ reason, message string }
 
-// Reasons after which the next plan comes soon.
+// Reasons after which the next plan is made soon.
 const (
 	noRights = "NoRights"
 	failed   = "Failed"

@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// stuck is how long a unit may wait for something to show: its cordon, room, a limit that ends
-	// soon. A replacement has that long beside the time in which the evicted pod may end.
+	// stuck is the timeout for an expected change: a cordon, room, the end of a limit. A replacement
+	// has that long in addition to the termination time of the evicted pod.
 	stuck = 5 * time.Minute
 	// strands is how long a replacement may fit on no node: the scheduler tries it several times. Its place
-	// is gone, and the node that is emptied may have the only room.
+	// is lost, and the only room may be on the node being emptied.
 	strands = 15 * time.Second
 	// missing is how long there may be no replacement at all after a pod has ended: controllers make one in
 	// seconds, unless a quota or a webhook forbids it or the workload has become smaller.
 	missing = time.Minute
 	// unfitFor is the time from a refusal of the filters until they run again for that replacement.
 	unfitFor = 10 * time.Second
-	// unseen is how long a pod must stand after its eviction lost its answer: it was not evicted.
+	// unseen is the time after which a pod that still runs, and whose eviction's answer was lost,
+	// counts as not evicted.
 	unseen = 15 * time.Second
 	// keepEmpty is how long an emptied node stays cordoned, for somebody to remove it.
 	keepEmpty = time.Hour
@@ -64,8 +65,8 @@ const (
 	givenUp
 )
 
-// A unit is a node with the moves that empty it, in their order. It knows nothing but what step is
-// told.
+// A unit is a node with the moves that empty it, in their order. Its only inputs are the arguments of
+// step.
 type unit struct {
 	node     string
 	moves    []*move
@@ -74,25 +75,25 @@ type unit struct {
 	stage   stage
 	since   time.Time // of the last progress
 	again   time.Time // no eviction before
-	nowhere time.Time // since when a replacement fits on no node; zero = there is none
-	without time.Time // since when there is no replacement of a pod that is gone; zero = there is one
+	nowhere time.Time // since when a replacement fits on no node; zero = there is no such replacement
+	without time.Time // since when a deleted pod has no replacement; zero = all have one
 	last    *move     // that was evicted
 	why     string    // it is given up
 	refused bool      // by a budget, a limit or the API server
 }
 
-// Evidence is what can be seen of a unit.
+// Evidence is the observed state of a unit.
 type evidence struct {
-	stop     string             // why nothing more may begin
-	lost     string             // why the moves cannot be made any more
+	stop     string             // why no further move may begin
+	lost     string             // why the moves are no longer possible
 	cordoned bool               // by us
-	held     bool               // places are asked for
+	held     bool               // places are reserved
 	marked   bool               // the node is marked as empty
-	empty    bool               // nothing that could move stands on the node
+	empty    bool               // no evictable pod is on the node
 	stranded string             // a replacement that fits on no node
-	missing  string             // a pod that is gone and of which there is no replacement
+	missing  string             // a deleted pod without a replacement
 	stands   map[types.UID]bool // pods that are to move, and are not being deleted
-	arrived  []arrival          // pods that came to places of the unit since they are held
+	arrived  []arrival          // pods that arrived at places of the unit since they are reserved
 	blocked  func(*move) string // why a pod cannot be evicted at this moment
 	err      error              // of the last action
 }
@@ -114,7 +115,7 @@ const (
 	release     // places, and uncordon
 )
 
-// step takes what can be seen at a time and returns what is to be done next.
+// step returns the next action for the state observed at a time.
 func (u *unit) step(now time.Time, e evidence) act {
 	if u.over() {
 		return wait
@@ -146,7 +147,7 @@ func (u *unit) step(now time.Time, e evidence) act {
 		late = cmp.Or(late, fmt.Sprintf("there has been no replacement of %s for %v", e.missing, missing))
 	}
 	if u.stage == held && e.empty && e.marked && u.count(func(m *move) bool { return m.done }) == len(u.moves) {
-		u.stage = emptied // whatever stops the next
+		u.stage = emptied // regardless of a reason to stop the next
 		return wait
 	}
 	if u.stage < ending {
@@ -170,7 +171,7 @@ func (u *unit) step(now time.Time, e evidence) act {
 	return a
 }
 
-// lasts returns for how long something has been so; since is when it was first seen.
+// lasts returns for how long a condition has held; since is the time when it was first seen.
 func lasts(since *time.Time, now time.Time, is bool) time.Duration {
 	switch {
 	case !is:
@@ -182,7 +183,7 @@ func lasts(since *time.Time, now time.Time, is bool) time.Duration {
 	return now.Sub(*since)
 }
 
-// next is what is to be done where nothing ends the unit, and what it waits for.
+// next is the next action if nothing ends the unit, and the reason if it has to wait.
 func (u *unit) next(now time.Time, e evidence) (a act, what string) {
 	switch {
 	case u.stage == starting && !e.cordoned:
@@ -220,8 +221,8 @@ func (u *unit) next(now time.Time, e evidence) (a act, what string) {
 	return evictIt, ""
 }
 
-// heed takes the error of the last action. An answer that was lost may be of an eviction that
-// was made: it is waited for.
+// heed handles the error of the last action. If an answer was lost, the eviction may have succeeded:
+// its result is awaited.
 func (u *unit) heed(now time.Time, err error) {
 	var limit *evict.LimitError
 	var unsure *evict.UncertainError
@@ -248,8 +249,8 @@ func (u *unit) heed(now time.Time, err error) {
 	u.end(fmt.Sprintf("%s is not evicted: %v", nameOf(u.last.item.pod), err), true)
 }
 
-// arrive notes the replacements that are ready. Those of one workload may take each other's places. It
-// returns which pod has come that replaces none.
+// arrive marks the moves whose replacements are ready. Replacements of one workload may take each
+// other's places. It reports a pod that arrived and replaces no evicted one.
 func (u *unit) arrive(now time.Time, list []arrival) (foreign string) {
 	known := map[types.UID]bool{}
 	for _, m := range u.moves {

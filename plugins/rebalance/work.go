@@ -30,25 +30,25 @@ type Holder interface {
 	Decides() bool
 }
 
-// A Site is the cluster as the scheduler's informers have it, and what may be done to it.
+// A Site is the target cluster: its state by the scheduler's informers, and the operations on it.
 type Site interface {
 	Pods() []*v1.Pod
 	Nodes() []*v1.Node
-	// Stays returns which pods a disruption budget keeps where they are now.
+	// Stays returns a predicate for the pods that a disruption budget keeps where they are now.
 	Stays() func(*v1.Pod) bool
-	// Refusal returns why the scheduler's filters refuse the first of some places, once the pods in gone have left their
-	// nodes; "" = they allow all. For a pod that has a node, they are asked for one that replaces it.
+	// Refusal returns why the scheduler's filters refuse the first of some places, once the pods in gone have left
+	// their nodes; "" = they allow all. For a pod that has a node, its replacement is filtered.
 	Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string
-	// Evict evicts a pod for a Rebalance, within the limits of all evictions, if so many at most
-	// were evicted for it within the hour.
+	// Evict evicts a pod for a Rebalance, if the limits of all evictions and the limit of this
+	// Rebalance within the hour allow it.
 	Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error
-	// Evicted is how many pods were evicted for a Rebalance within the hour, by whatever scheduler.
+	// Evicted is the number of pods evicted for a Rebalance within the hour, by any scheduler.
 	Evicted(ctx context.Context, rebalance string) (int, error)
-	// Recent returns of which pods' workloads a pod was evicted within the hour.
+	// Recent returns a predicate for the pods of workloads that had an eviction within the hour.
 	Recent(ctx context.Context) (func(*v1.Pod) bool, error)
 	// PatchNode makes a merge patch.
 	PatchNode(ctx context.Context, name string, patch []byte) error
-	// Lacks returns which right is missing to carry out a plan; "" = none.
+	// Lacks returns the right that is missing to carry out a plan; "" = no right is missing.
 	Lacks(context.Context) (string, error)
 }
 
@@ -70,14 +70,14 @@ type work struct {
 	moved      int32
 	givenUp    int32
 
-	// Of the unit that is under way.
+	// State of the unit in progress.
 	chain *kube.Chain
-	stood map[types.UID]bool // pods when places were asked for
+	stood map[types.UID]bool // pods when places were reserved
 	err   error              // of the last action
 }
 
-// unitsOf divides the moves of a plan: each unit ends with the move that empties a node. What
-// comes after the last of them is left out.
+// unitsOf divides the moves of a plan: each unit ends with the move that empties a node. The moves
+// after the last of them are left out.
 func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, appLabel string, maxGrace time.Duration, inFlight int) (units []*unit, err error) {
 	items := map[string]*item{}
 	for _, p := range pods {
@@ -101,7 +101,7 @@ func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, ap
 	return units, nil
 }
 
-// newWork is what is to be carried out of a plan; found may be nil.
+// newWork prepares a plan to be carried out; found may be nil.
 func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *compare.Rebalanced, pods []*v1.Pod, now time.Time) *work {
 	w := &work{object: o, name: o.Name, generation: o.Generation, began: now}
 	lacks, err := c.Site.Lacks(ctx)
@@ -133,7 +133,7 @@ func (c *controller) stays(ctx context.Context, s *setting, p *snapshot.Picture)
 	}
 	recent, err := c.Site.Recent(ctx)
 	switch {
-	case apierrors.IsForbidden(err): // then nothing is evicted, and newWork says why
+	case apierrors.IsForbidden(err): // then nothing is evicted, and newWork reports it
 		recent = func(*v1.Pod) bool { return false }
 	case err != nil:
 		return nil, err
@@ -161,7 +161,7 @@ func (c *controller) stays(ctx context.Context, s *setting, p *snapshot.Picture)
 	}, nil
 }
 
-// unit is the one that is next or under way; nil = none is left.
+// unit is the next one or the one in progress; nil = all are over.
 func (w *work) unit() *unit {
 	if w.over || w.at >= len(w.units) {
 		return nil
@@ -169,11 +169,11 @@ func (w *work) unit() *unit {
 	return w.units[w.at]
 }
 
-// by is what the reservations of a work name.
+// by is the owner named by the reservations of a work.
 func (w *work) by() string { return "Rebalance/" + w.name }
 
-// deadline is when a unit is over in any case. A later one would be taken for that of a clock which was
-// set back.
+// deadline is the time at which a unit is over in any case. It is less than maxAhead away: a later one
+// would be read as a sign of a clock that was set back.
 func (u *unit) deadline(now time.Time) time.Time {
 	most := 2 * stuck
 	for _, m := range u.moves {
@@ -222,7 +222,7 @@ func (c *controller) carryOn(ctx context.Context) {
 	}
 }
 
-// do does what a step asks for.
+// do carries out the action of a step.
 func (c *controller) do(ctx context.Context, w *work, u *unit, a act, n *v1.Node, pods []*v1.Pod, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -303,7 +303,7 @@ func (c *controller) tell(w *work, kind, reason, text string, args ...any) {
 	}
 }
 
-// underWay is the work that is carried out; nil = none. There is one at a time.
+// underWay is the work in progress; nil = no work. There is one at a time.
 func (c *controller) underWay() *work {
 	for _, w := range c.works {
 		if !w.over {

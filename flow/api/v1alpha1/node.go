@@ -13,14 +13,14 @@ const (
 	ReasonOrdered           = "Ordered"
 	ReasonNoPolicy          = "NoPolicy"
 	ReasonMode              = "Mode"         // of the policy, which orders nothing, or not this node
-	ReasonNoThresholds      = "NoThresholds" // none were found yet
+	ReasonNoThresholds      = "NoThresholds" // there are none yet
 	ReasonUnknownRate       = "UnknownRate"
 	ReasonUnknownNamespaces = "UnknownNamespaces" // the pods of the policy's namespaces are not known yet
 	ReasonForeignQdisc      = "ForeignQdisc"      // somebody else orders the uplink's queue
 	ReasonFailed            = "Failed"
 )
 
-// NodeFlows is what a node does about its flows. It has the node's name.
+// NodeFlows is the state of a node's flows. It has the node's name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=nodeflows,singular=nodeflows
@@ -38,18 +38,18 @@ type NodeFlows struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the agent of the node says.
+	// State of the node, written by its agent.
 	// +optional
 	Status NodeFlowsStatus `json:"status,omitempty"`
 }
 
-// NodeFlowsStatus is what a node does. Its agent writes it.
+// NodeFlowsStatus is the state of a node. Its agent writes it.
 type NodeFlowsStatus struct {
 	// When it was written.
 	// +optional
 	At metav1.Time `json:"at,omitempty"`
 
-	// The policy that the node follows. Empty: none selects it.
+	// The policy that the node follows. Empty: no policy selects it.
 	// +optional
 	Policy string `json:"policy,omitempty"`
 	// +optional
@@ -74,11 +74,12 @@ type NodeFlowsStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
 	Thresholds []int64 `json:"thresholds,omitempty"`
-	// How often the agent was given an older generation or sequence, one far ahead, or thresholds that are none. It went on with those before.
+	// How often the agent refused an older generation or sequence, one far ahead, or invalid thresholds. It kept those
+	// before.
 	// +optional
 	Refused int64 `json:"refused,omitempty"`
 
-	// What the agent saw last.
+	// Traffic that the agent saw last.
 	// +optional
 	Traffic *NodeTraffic `json:"traffic,omitempty"`
 
@@ -89,7 +90,7 @@ type NodeFlowsStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeTraffic is what a node saw.
+// NodeTraffic is the traffic of a node.
 type NodeTraffic struct {
 	// One more with each that the agent writes, also after its restart.
 	// +required
@@ -98,7 +99,7 @@ type NodeTraffic struct {
 	// When it ends. It begins where the one before ends.
 	// +required
 	Until metav1.Time `json:"until"`
-	// What the uplink sent over up to ten minutes, in bits per second.
+	// Traffic sent by the uplink over up to ten minutes, in bits per second.
 	// +optional
 	BitsPerSecond float64 `json:"bitsPerSecond,omitempty"`
 	// The same as a share of the uplink's rate. Without it the rate is unknown.

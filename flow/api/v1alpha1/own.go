@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Own returns the policy that a node with these labels follows, nil for none: the oldest of those that select it, of
-// two of one second the first by name. Others select it too, by age. A policy whose selector cannot be read selects
-// nothing.
+// Own returns the policy that a node with these labels follows, or nil: the oldest of those that select it, of two of
+// one second the first by name. Others select it too, by age. A policy with an invalid selector selects no nodes.
 func Own(policies []*FlowPolicy, node map[string]string) (own *FlowPolicy, others []*FlowPolicy) {
 	var selecting []*FlowPolicy
 	for _, p := range policies {
@@ -59,8 +58,8 @@ func (p *FlowPolicy) Orders(node string) bool {
 }
 
 // Share places a node between 0 and 1: a canary of a percentage takes those below it. It depends on the node's name and
-// the policy's UID alone, so that a node stays where it is when others come and go, and two policies do not try
-// everything on the same nodes.
+// the policy's UID alone, so that a node keeps its place when other nodes are added or removed, and two policies do not
+// try everything on the same nodes.
 func (p *FlowPolicy) Share(node string) float64 {
 	h := sha256.Sum256([]byte(string(p.UID) + "/" + node))
 	return float64(binary.BigEndian.Uint64(h[:])) / math.MaxUint64

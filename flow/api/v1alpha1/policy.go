@@ -26,7 +26,7 @@ const (
 	ConditionActive = "Active"
 )
 
-// FlowPolicy says which nodes send short flows first, and by which thresholds.
+// FlowPolicy sets which nodes send short flows first, and by which thresholds.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
@@ -49,12 +49,12 @@ type FlowPolicy struct {
 	// Which nodes, and how.
 	// +required
 	Spec FlowPolicySpec `json:"spec"`
-	// How far it is.
+	// Progress of the policy.
 	// +optional
 	Status FlowPolicyStatus `json:"status,omitempty"`
 }
 
-// FlowPolicySpec says which nodes order their uplinks, and how.
+// FlowPolicySpec sets which nodes order their uplinks, and how.
 //
 // +kubebuilder:validation:XValidation:fieldPath=".thresholds",rule="!has(self.thresholds) || self.thresholds.size() == self.bands - 1",message="want one threshold less than bands"
 // +kubebuilder:validation:XValidation:fieldPath=".hints",rule="!has(self.hints) || !self.hints || self.bands > 2",message="want at least 3 bands: a hint counts after the first, and then there are two to choose from"
@@ -64,8 +64,8 @@ type FlowPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// Labels of the namespaces whose pods' flows are in bands by the bytes that they have sent; without it all flows are. Other
-	// flows go through the middle band, as do those of pods in the host's network.
+	// Labels of the namespaces whose pods' flows are in bands by the bytes that they have sent; without it all flows
+	// are. Other flows use the middle band, as do those of pods in the host's network.
 	// +optional
 	// +kubebuilder:validation:XValidation:fieldPath=".matchExpressions",rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="want the operator In or NotIn with values, or Exists or DoesNotExist without"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
@@ -102,7 +102,7 @@ type FlowPolicySpec struct {
 	Thresholds []int64 `json:"thresholds,omitempty"`
 
 	// Bits per second that an uplink really sends, 1M to 1T, a few percent below its nominal rate: packets have to wait
-	// on the node, where they are ordered. Without it: what the agent's --rate says, or 95 % of what the link says itself.
+	// on the node, where they are ordered. Without it: the agent's --rate, or 95 % of the link's own rate.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1M')) >= 0 && quantity(string(self)).compareTo(quantity('1T')) <= 0",message="want 1M to 1T"
 	Rate *resource.Quantity `json:"rate,omitempty"`
@@ -114,25 +114,26 @@ type FlowPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 0.1",message="want 0.1 to 5"
 	FloorPercent float64 `json:"floorPercent,omitempty"`
 
-	// Whether sizes count that pods declare in their annotation sigma-scheduler.io/flow-size, such as 5432=10M,80=20k: bytes of
-	// the flows that they send, by a port of either side. After its first band a flow goes to the deeper of two, that of
-	// its size and that of its bytes. A node uses what a workload declares after 30 of its flows, while the root mean square of the
-	// error of the size's logarithm is at most 1, a factor of e. Where nothing right is declared, it uses what the workload's flows of
-	// the port were before, by the same rule, and if that is clearly better than without their port.
+	// Whether sizes count that pods declare in their annotation sigma-scheduler.io/flow-size, such as 5432=10M,80=20k:
+	// bytes of the flows that they send, by a port of either side. After its first band a flow moves to the deeper of
+	// two, that of its size and that of its bytes. A node uses the sizes declared by a workload after 30 of its flows,
+	// while the root mean square of the error of the size's logarithm is at most 1, a factor of e. If no declared size
+	// is right, it uses the sizes of the workload's earlier flows of the port, by the same rule, and if that is clearly
+	// better than without their port.
 	// +optional
 	Hints bool `json:"hints,omitempty"`
 
-	// Whether the nodes write a DSCP into packets of flows that have none (0), so that the network may go on with the order: with
-	// 4 bands AF31, AF21, AF11 and CS1. ECN stays. Packets that belong to no flow, and those of other namespaces than the selected
-	// ones, stay as they are.
+	// Whether the nodes write a DSCP into packets of flows that have none (0), so that the network may continue the
+	// order: with 4 bands AF31, AF21, AF11 and CS1. ECN stays. Packets that belong to no flow, and those of other
+	// namespaces than the selected ones, stay as they are.
 	// +optional
 	DSCP bool `json:"dscp,omitempty"`
 }
 
-// SizeAnnotation is what a pod declares of the flows that it sends, as flow.ParseHints reads it.
+// SizeAnnotation holds a pod's declaration of the flows that it sends, in the format of flow.ParseHints.
 const SizeAnnotation = "sigma-scheduler.io/flow-size"
 
-// FlowPolicyStatus is how far a policy is. sigma-flow central writes it.
+// FlowPolicyStatus is the progress of a policy. sigma-flow central writes it.
 type FlowPolicyStatus struct {
 	// Generation of the spec that the rest of the status is about.
 	// +optional
@@ -144,7 +145,7 @@ type FlowPolicyStatus struct {
 	// +kubebuilder:validation:Maximum=1099511627776
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// What nodes order by, or would: those of the spec, or those that were found.
+	// Thresholds that nodes order by, or would: those of the spec, or those that were found.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=7
@@ -152,7 +153,7 @@ type FlowPolicyStatus struct {
 	// +kubebuilder:validation:items:Maximum=1000000000000
 	Thresholds []int64 `json:"thresholds,omitempty"`
 
-	// The node that is the canary where the share would take none.
+	// The node that is the canary if the share has no nodes.
 	// +optional
 	CanaryNode string `json:"canaryNode,omitempty"`
 
@@ -160,7 +161,7 @@ type FlowPolicyStatus struct {
 	// +optional
 	Nodes FlowPolicyNodes `json:"nodes,omitempty"`
 
-	// What the last search for thresholds said.
+	// Result of the last search for thresholds.
 	// +optional
 	Search string `json:"search,omitempty"`
 
@@ -171,11 +172,11 @@ type FlowPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// FarAhead is how far a sequence number may be above the last one that was taken. No central gets there; whoever is given
-// a larger step does not believe it.
+// FarAhead is the most by which a sequence number may be above the last one taken. No central reaches it; a larger step
+// is refused.
 const FarAhead = 1 << 30
 
-// FlowPolicyNodes counts nodes. But for the unheard, their agents have been heard of within the last minutes.
+// FlowPolicyNodes counts nodes. All but the unheard have agents that were heard of within the last minutes.
 type FlowPolicyNodes struct {
 	// Those that follow the policy.
 	// +optional

@@ -14,7 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// content is a stream of bytes that a number says.
+// content is the stream of bytes of a seed.
 func content(seed uint64) io.Reader {
 	var key [32]byte
 	binary.BigEndian.PutUint64(key[:], seed)
@@ -25,16 +25,16 @@ func content(seed uint64) io.Reader {
 func ListenVerify(t testing.TB, ns netns.NsHandle, address string) {
 	t.Helper()
 	serve(t, ns, address, func(c net.Conn) {
-		defer context.AfterFunc(t.Context(), func() { _ = c.Close() })() // the client may have gone away
+		defer context.AfterFunc(t.Context(), func() { _ = c.Close() })() // the client may have left
 		answer := "all is there"
 		if err := verify(c); err != nil {
 			answer = err.Error()
 		}
-		_, _ = io.WriteString(c, answer) // a client that is gone says so itself
+		_, _ = io.WriteString(c, answer) // a client that has left reports its own error
 	})
 }
 
-// verify compares what comes with what its head announces.
+// verify compares the received bytes with those that their head announces.
 func verify(c io.Reader) error {
 	var head [16]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {

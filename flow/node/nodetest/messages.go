@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenMessages serves [Message] in a namespace: a message says in eight bytes how many follow, and gets an answer of one byte.
+// ListenMessages serves [Message] in a namespace: a message has in eight bytes the number of those that follow, and
+// gets an answer of one byte.
 func ListenMessages(t testing.TB, ns netns.NsHandle, address string) {
 	t.Helper()
 	serve(t, ns, address, func(c net.Conn) {

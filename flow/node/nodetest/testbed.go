@@ -114,8 +114,8 @@ func raiseAll(subnet string) error {
 	return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(subnet + ".1")})
 }
 
-// Listen serves connections in a namespace: a connection says in eight bytes how many the server shall send, and
-// then sends itself until it closes.
+// Listen serves connections in a namespace: a connection has in eight bytes the number that the server must
+// send, and then sends itself until it closes.
 func Listen(t testing.TB, ns netns.NsHandle, address string) {
 	t.Helper()
 	serve(t, ns, address, func(c net.Conn) {
@@ -166,7 +166,7 @@ func Exchange(ns netns.NsHandle, server string, send, get int64) (netip.AddrPort
 }
 
 // Timed sends bytes to a server with cubic, and returns the time from the beginning of the connection to its answer
-// of one byte, which comes when all have arrived.
+// of one byte, which is sent when all have arrived.
 func Timed(ns netns.NsHandle, now func() time.Time, server string, send int64) (time.Duration, error) {
 	_, took, err := exchange(ns, &net.Dialer{Timeout: time.Minute, Control: cubic}, now, server, send, 1, 5*time.Minute)
 	return took, err

@@ -136,7 +136,7 @@ func run(options controlplane.Options, timeout time.Duration, command []string) 
 	child.WaitDelay = 10 * time.Second
 	err = child.Run()
 	if group && child.Process != nil {
-		_ = syscall.Kill(target(), syscall.SIGKILL) // what it left behind
+		_ = syscall.Kill(target(), syscall.SIGKILL) // its remaining children
 	}
 	if signaled.Err() != nil {
 		return 1, errSignal

@@ -1,5 +1,5 @@
 // Package killtest kills a test process at each step of package durable, one
-// after another, so that a test can look at what each kill leaves.
+// after another, so that a test can check the state after each kill.
 package killtest
 
 import (
@@ -24,8 +24,8 @@ const (
 
 // EachStep runs prepare in this process and write in one of its own, which is
 // killed at its first step, then again in a new folder with a kill at the second,
-// and so on until write ends. Check sees what is in the folder then; next is the
-// step that a kill prevented, "" after the last run. EachStep returns the number of
+// and so on until write ends. Check sees the folder then; next is the step that a
+// kill prevented, "" after the last run. EachStep returns the number of
 // kills. A test or subtest may call it once; the test's code before the call runs in
 // each process.
 func EachStep(t *testing.T, prepare func(dir string), write func(dir string) error, check func(dir, next string)) int {
@@ -51,7 +51,7 @@ func EachStep(t *testing.T, prepare func(dir string), write func(dir string) err
 	}
 }
 
-// die runs write and kills the process at the step asked for.
+// die runs write and kills the process at the step given in the environment.
 func die(write func(dir string) error) {
 	steps, err := strconv.Atoi(os.Getenv(variableStep))
 	durable.Step = func(next, path string) {

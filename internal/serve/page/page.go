@@ -31,7 +31,7 @@ func (p *Pages) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&p.Plain, "metrics-plain-http", false, "serve metrics and health in plain HTTP and ask nobody for a token; for loopback addresses only")
 }
 
-// Validate returns what is wrong with the pages at an address, by flag.
+// Validate returns the error of the pages at an address, by flag.
 func (p *Pages) Validate(flag, address string) error {
 	switch _, _, err := net.SplitHostPort(address); {
 	case err != nil:
@@ -63,7 +63,7 @@ func (p *Pages) Metrics(config *rest.Config, page http.Handler) (http.Handler, e
 	return Authorized(config, page)
 }
 
-// Health answers ok or not ok to anybody; the reason goes to the log only.
+// Health answers ok or not ok to anybody; the reason is only logged.
 func Health(check func(context.Context) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := check(r.Context()); err != nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// None is an address that is not served.
+// None is the address of a page that is not served.
 const None = "0"
 
 // Pair starts the servers of metrics and of health, in a group, until ctx ends. Each has an address,

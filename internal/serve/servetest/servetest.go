@@ -58,7 +58,7 @@ func (l *Listener) Dial() net.Conn {
 
 // A Caller calls by one connection.
 type Caller struct {
-	Begin string // what it sends at once
+	Begin string // sent at once
 	// Drip is sent byte by byte, one every Every; then the caller is silent.
 	Drip  string
 	Every time.Duration

@@ -14,10 +14,11 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
 )
 
-// act does what a step asks for. What fails is asked for again by the next.
+// act carries out the actions of a step. The next step repeats a failed one.
 func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, out *pilot.Outcome, primary, candidate *held) error {
 	log := klog.FromContext(ctx).WithValues("pilot", o.Name)
-	// What the phase waits for stays also where this step does not ask for it: under a hold, or as the clock went back.
+	// The job that the phase waits for also stays if this step does not request it: during a hold, or after the clock
+	// was set back.
 	wanted, training := "", ""
 	switch out.State.Phase {
 	case pilot.Training:
@@ -49,14 +50,14 @@ func (r *reconciler) act(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, 
 			return fmt.Errorf("%v: %w", a, err)
 		}
 	}
-	l.worker.stop(wanted) // what the loop no longer waits for
+	l.worker.stop(wanted) // jobs that the loop no longer waits for
 	if err := errors.Join(r.endJobs(ctx, l, training), l.worker.sweep(training)); err != nil {
 		log.Error(err, "Cannot remove what a training has left")
 	}
 	return nil
 }
 
-// put writes a policy of the shelf to a PlacementPolicy, in a mode; "" = it goes to shadow.
+// put writes a policy of the store to a PlacementPolicy, in a mode; without a digest it sets the mode to shadow.
 func (r *reconciler) put(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, name string, h *held, digest string, rung pilot.Rung) error {
 	if digest == "" {
 		return write(ctx, r.client, name, h, nil, pilot.Rung{Mode: pilot.Shadow}, o.Name)

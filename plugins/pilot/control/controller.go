@@ -33,7 +33,7 @@ const (
 // Options of the controller.
 type Options struct {
 	History string // folder, the volume with the decision logs
-	State   string // folder for what the pilots keep
+	State   string // folder for the files of the pilots
 	// Namespace is where the pages are published and Jobs are made; "" = nowhere.
 	Namespace string
 }
@@ -49,15 +49,15 @@ type reconciler struct {
 	loops  map[string]*loop
 }
 
-// A loop is what is known of a pilot in this process.
+// A loop is the state of a pilot in this process.
 type loop struct {
 	uid    string
 	path   string // of the log
 	log    *recorded.Log
 	record *recorded.Segments
 	worker *worker
-	told   time.Time // when the status was written last
-	// spec is the last that could be carried out, as it was saved; fault is why the last step could not.
+	told   time.Time // time of the last write of the status
+	// spec is the last valid spec, as it was saved; fault is the reason why the last step failed.
 	spec  []byte
 	fault string
 	sent  []byte // the page, as the ConfigMap has it
@@ -84,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result
 	return ctrl.Result{RequeueAfter: lookEvery}, nil
 }
 
-// step takes one step. there is false where the pilot is gone.
+// step takes one step. there is false if the pilot was deleted.
 func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err error) {
 	o := &v1alpha1.PolicyPilot{}
 	if err := r.live.Get(ctx, q.NamespacedName, o); apierrors.IsNotFound(err) {
@@ -173,8 +173,8 @@ func (r *reconciler) step(ctx context.Context, q ctrl.Request) (there bool, err 
 	return true, err
 }
 
-// former gives a pilot whose spec cannot be carried out the last one that could, in memory: its limits go on
-// being watched. why is what is wrong with the new one; "" = nothing, or there was none before.
+// former replaces an invalid spec of a pilot by its last valid one, in memory, so its limits stay watched.
+// It returns the error of the new spec; "" = it is valid, or there was no valid one before.
 func (r *reconciler) former(o *v1alpha1.PolicyPilot) (why string) {
 	_, wrong := settingsOf(&o.Spec)
 	if wrong == nil {
@@ -191,7 +191,7 @@ func (r *reconciler) former(o *v1alpha1.PolicyPilot) (why string) {
 	return wrong.Error()
 }
 
-// remember keeps a spec that can be carried out. why is what kept it from that.
+// remember saves a valid spec. why is the reason why it could not.
 func (l *loop) remember(spec *v1alpha1.PolicyPilotSpec) (why string) {
 	text, err := json.Marshal(spec)
 	if err == nil && bytes.Equal(text, l.spec) {

@@ -14,12 +14,12 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
-// The trajectories of a pilot, by name: what stands, and what would if another policy had decided
-// since the step began.
+// The trajectories of a pilot, by name: the recorded placement, and the placements if another
+// policy had decided since the step began.
 const (
 	pathCurrent   = "current"
-	pathInForce   = "inForce"   // where it does not decide on all pods: beside a candidate
-	pathBefore    = "before"    // the one before the policy in force
+	pathInForce   = "inForce"   // where it does not decide on all pods: next to a candidate
+	pathBefore    = "before"    // the one before the active policy
 	pathCandidate = "candidate" // in shadow and as a canary
 	pathBestFit   = "bestfit"
 )
@@ -29,13 +29,13 @@ const (
 	far = 7 * day
 	// busy is the least ratio of the time from one replay to the next to the time that one takes.
 	busy = 10
-	// few is added to nodes that were opened: of one or two the ratio says nothing.
+	// few is added to counts of opened nodes: the ratio of one or two nodes is meaningless.
 	few = 5
 )
 
 // paths are the trajectories up to a decision.
 type paths struct {
-	digest string    // of the policy that the guard looks at
+	digest string    // of the policy that the guard checks
 	since  time.Time // the step that they are of
 	from   time.Time
 	at     time.Time // of the newest decision
@@ -61,7 +61,7 @@ func (p *paths) ratios(name string) (opened, cost *float64) {
 
 func ratio(opened, bestFit int) float64 { return float64(opened+few) / float64(bestFit+few) }
 
-// subjects are the policies to follow in a state, by trajectory; "" stands for the baseline.
+// subjects are the policies to follow in a state, by trajectory; "" = the baseline.
 func subjects(s *pilot.State, l *live) map[string]string {
 	switch s.Phase {
 	case pilot.Shadowing, pilot.Canarying:
@@ -108,10 +108,11 @@ func (r *reconciler) follow(l *loop, s *pilot.Settings, state *pilot.State, newe
 	return last
 }
 
-// replay follows policies by digest over a part of the record, beside Best-Fit and what stands.
+// replay replays a part of the record under policies given by digest, Best-Fit and the recorded
+// placement.
 func (w *worker) replay(window record.Window, p paths, by map[string]string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		begin := clock.RealClock{}.Now() // what it takes is real also where now is an argument
+		begin := clock.RealClock{}.Now() // the duration is real even if now is an argument
 		t, err := window.Trace("trajectory")
 		if err != nil {
 			return err

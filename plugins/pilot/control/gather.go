@@ -15,7 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
-// gather collects the evidence for a step. hold says why nothing may go forward; "" = it may.
+// gather collects the evidence for a step. hold is the reason why no promotion is allowed; "" = it is.
 func (r *reconciler) gather(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary *held, now time.Time) (e *pilot.Evidence, candidate *held, hold string, err error) {
 	candidate, err = read(ctx, r.live, candidateOf(&o.Spec))
 	switch {
@@ -26,11 +26,11 @@ func (r *reconciler) gather(ctx context.Context, o *v1alpha1.PolicyPilot, l *loo
 	}
 	e = &pilot.Evidence{
 		Approved: o.Annotations[v1alpha1.ApprovedAnnotation],
-		// What cannot be read of the candidate decides nothing.
+		// An unreadable candidate decides nothing.
 		Cluster: &pilot.Cluster{Primary: primary.applied(), Candidate: candidate.applied()},
 	}
 	if primary.policy != nil && e.Cluster.Primary.Mode == pilot.Live {
-		if err := l.worker.shelf.keep(primary.policy); err != nil { // what to go back to
+		if err := l.worker.shelf.keep(primary.policy); err != nil { // the policy to roll back to
 			hold = "the policy in force cannot be kept: " + err.Error()
 		}
 	}
@@ -93,7 +93,7 @@ func (r *reconciler) recorded(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Setting
 	r.findRegret(o, l, s, state, known, now)
 }
 
-// kept says what the record holds.
+// kept describes the contents of the record.
 func (l *loop) kept() string {
 	list := l.record.List()
 	bytes, gaps := int64(0), 0
@@ -112,7 +112,7 @@ func (l *loop) kept() string {
 	return text + "."
 }
 
-// subject is the policy that the guard looks at in a state; "" = none.
+// subject is the policy that the guard checks in a state; "" = none.
 func subject(s *pilot.State) string {
 	switch s.Phase {
 	case pilot.Shadowing, pilot.Canarying, pilot.GoingLive:
@@ -124,8 +124,8 @@ func subject(s *pilot.State) string {
 	return ""
 }
 
-// measure looks at what the guard bounds. nil = there is nothing to look at, or the scheduler does
-// not have the policy. What cannot be found out is missing.
+// measure measures the values that the guard limits. nil = there is no policy to check, or the scheduler has not
+// loaded it. A value that cannot be determined is missing.
 func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop, s *pilot.Settings, state *pilot.State, primary, candidate *held, now time.Time) *pilot.Measured {
 	digest := subject(state)
 	if digest == "" {
@@ -177,9 +177,9 @@ func (r *reconciler) measure(ctx context.Context, o *v1alpha1.PolicyPilot, l *lo
 // leastStuck is how many pods have to wait: a few have their own reasons.
 const leastStuck = 3
 
-// stuck is the 99th percentile of the time that pods have waited which came in the step, in seconds, if it
-// breaks the limit: no decision is needed to see that. In shadow the policy keeps nobody waiting, and in a canary another one
-// decides for most pods.
+// stuck is the 99th percentile, in seconds, of the time that pods which arrived in the step have waited, if it breaks
+// the limit: this needs no decision. In shadow the policy makes no pod wait, and in a canary another one decides for
+// most pods.
 func stuck(l *loop, s *pilot.Settings, state *pilot.State, now time.Time) *float64 {
 	if s.Guard.PendingSeconds == nil || state.Phase == pilot.Shadowing || state.Phase == pilot.Canarying {
 		return nil
@@ -197,7 +197,7 @@ func stuck(l *loop, s *pilot.Settings, state *pilot.State, now time.Time) *float
 // values are those that the record has of a policy in a step.
 func values(l *loop, all *record.Seen, p paths, s *pilot.Settings, state *pilot.State, digest string) *pilot.Measured {
 	m := &pilot.Measured{Digest: digest}
-	if state.Phase == pilot.Shadowing { // it decides nothing: what it would have done is replayed
+	if state.Phase == pilot.Shadowing { // it decides nothing: its decisions are replayed
 		m.At, m.PendingSeconds = p.at, number(all.P99())
 		if own := p.of[pathCandidate]; own.Pods > 0 {
 			m.FallbackShare = new(float64(own.Fallbacks) / float64(own.Pods))
@@ -218,7 +218,7 @@ func values(l *loop, all *record.Seen, p paths, s *pilot.Settings, state *pilot.
 		path = pathCandidate
 	}
 	if _, m.CostVsBestFit = p.ratios(path); s.Guard.CostVsBestFit != nil && !p.at.IsZero() && p.at.Before(m.At) {
-		m.At = p.at // the oldest of what is measured
+		m.At = p.at // the oldest measurement
 	}
 	return m
 }

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// jobsDir has a folder for each training that a Job does, beside the checkpoints.
+	// jobsDir has a folder for each training that a Job runs, next to the checkpoints.
 	jobsDir = "jobs"
 	// daysDir of such a folder has the days of the order: the record may remove its own.
 	daysDir = "days"
@@ -37,7 +37,7 @@ const (
 	madeFile   = "made.json"   // the UID of the Job, once it was made
 	resultFile = "result.json" // by the Job
 	overFile   = "over.json"   // since nobody waits for the Job: it is being deleted
-	// shownWithin is how long a volume may take to show on one node what was written on another.
+	// shownWithin is the time until a file written on one node must be visible on another.
 	shownWithin = time.Minute
 	// jobPrefix begins the names of the pilot's Jobs: it may delete no others.
 	jobPrefix = "sigma-pilot-train-"
@@ -54,7 +54,7 @@ type order struct {
 	digest string // of the file
 }
 
-// A result is what a Job writes when it ends.
+// A result is written by a Job when it ends.
 type result struct {
 	Order   string        `json:"order"` // digest
 	Trained pilot.Trained `json:"trained"`
@@ -96,7 +96,7 @@ func (s shelf) write(l *lesson, spec *v1alpha1.PilotTraining) (*order, error) {
 	return s.order(l.Job)
 }
 
-// take has a file under a second name, which stays when the first one goes. Where the volume has no links it is copied.
+// take gives a file a second name that outlasts the first. If the volume has no links, the file is copied.
 func take(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
@@ -112,7 +112,7 @@ func take(from, to string) error {
 	return errors.Join(err, file.Close())
 }
 
-// order reads that of a training; nil = there is none.
+// order reads the order of a training; nil = there is none.
 func (s shelf) order(training string) (*order, error) {
 	file := filepath.Join(s.jobDir(training), orderFile)
 	text, err := os.ReadFile(file)
@@ -132,7 +132,7 @@ func (s shelf) order(training string) (*order, error) {
 	return d, nil
 }
 
-// result is what the Job of an order has left; nil = nothing yet.
+// result reads the result of an order's Job; nil = there is none yet.
 func (s shelf) result(d *order) (*pilot.Trained, error) {
 	var r *result
 	if err := s.load(filepath.Join(jobsDir, d.Lesson.Job, resultFile), &r); err != nil || r == nil {
@@ -149,8 +149,8 @@ func (s shelf) result(d *order) (*pilot.Trained, error) {
 	return &r.Trained, nil
 }
 
-// Learn carries out a training that a pilot ordered: FOLDER/TRAINING below the folder of its state. It leaves
-// the outcome there. What a kill interrupts goes on from its checkpoint, and what has ended is not done again.
+// Learn carries out a training that a pilot ordered: FOLDER/TRAINING below the folder of its state. It writes
+// the result there. After a kill it resumes from the checkpoint; a finished training is not repeated.
 func Learn(ctx context.Context, state, training string) error {
 	folder, name, ok := strings.Cut(training, "/")
 	if !ok || name == "" || !filepath.IsLocal(folder) || strings.Contains(name, "/") || !filepath.IsLocal(name) {
@@ -179,7 +179,7 @@ func Learn(ctx context.Context, state, training string) error {
 		return s.learn(ctx, &d.Lesson)
 	}()
 	if ctx.Err() != nil {
-		return ctx.Err() // the next pod goes on
+		return ctx.Err() // the next pod continues
 	}
 	if err != nil {
 		out = &pilot.Trained{Job: name, Failed: err.Error()}
@@ -198,7 +198,7 @@ func (r *reconciler) follows(ctx context.Context, o *v1alpha1.PolicyPilot, w *wo
 	}
 }
 
-// lookAt returns how the training of an order ended, or what it waits for.
+// lookAt returns the outcome of an order's training, or the reason why it waits.
 func (r *reconciler) lookAt(ctx context.Context, o *v1alpha1.PolicyPilot, s shelf, d *order) (out *pilot.Trained, waits string) {
 	failed := func(format string, args ...any) (*pilot.Trained, string) {
 		return &pilot.Trained{Job: d.Lesson.Job, Failed: fmt.Sprintf(format, args...)}, ""
@@ -209,7 +209,7 @@ func (r *reconciler) lookAt(ctx context.Context, o *v1alpha1.PolicyPilot, s shel
 	if there != nil && !apierrors.IsNotFound(there) {
 		return nil, fmt.Sprintf("the state of the Job %s is not known: %v", key, there)
 	}
-	// After the Job: what it has left when it ends is there.
+	// After the Job: the Job writes its result before it ends.
 	if out, err := s.result(d); err != nil {
 		return failed("the Job %s: %v", key, err)
 	} else if out != nil {
@@ -247,14 +247,14 @@ func (r *reconciler) lookAt(ctx context.Context, o *v1alpha1.PolicyPilot, s shel
 	return nil, fmt.Sprintf("the Job %s trains", key)
 }
 
-// waiting is what the Job of a training waits for; "" = there is none.
+// waiting is the reason why the Job of a training waits; "" = there is none.
 func (w *worker) waiting() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.waits
 }
 
-// ended is the condition that says how a Job ended; nil = it has not.
+// ended is the condition with the end of a Job; nil = it has not ended.
 func ended(job *batchv1.Job) *batchv1.JobCondition {
 	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete)
@@ -265,7 +265,7 @@ func ended(job *batchv1.Job) *batchv1.JobCondition {
 	return &job.Status.Conditions[i]
 }
 
-// make makes the Job of an order from the template. It goes with the PolicyPilot.
+// make makes the Job of an order from the template. The PolicyPilot owns it.
 func (r *reconciler) make(ctx context.Context, o *v1alpha1.PolicyPilot, d *order, job *batchv1.Job) error {
 	template := &batchv1.CronJob{}
 	if err := r.live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: v1alpha1.PilotTrainingTemplate}, template); err != nil {
@@ -287,14 +287,14 @@ func (r *reconciler) make(ctx context.Context, o *v1alpha1.PolicyPilot, d *order
 	return r.client.Create(ctx, job, client.FieldOwner(owner))
 }
 
-// over reports whether nobody waits for a training any more, whose Job may not be gone yet.
+// over reports whether the loop no longer waits for a training, whose Job may still exist.
 func (s shelf) over(training string) bool {
 	_, err := os.Stat(filepath.Join(s.jobDir(training), overFile))
 	return err == nil
 }
 
-// endJobs deletes the Jobs of trainings that the loop no longer waits for. A Job stays until its pods are gone, and
-// what it was told and left stays as long: two never run for one training.
+// endJobs deletes the Jobs of trainings that the loop no longer waits for. A Job stays until its pods are deleted,
+// and so do its order and its result: two Jobs never run for one training.
 func (r *reconciler) endJobs(ctx context.Context, l *loop, training string) error {
 	s := l.worker.shelf
 	entries, err := os.ReadDir(filepath.Join(s.dir, jobsDir))

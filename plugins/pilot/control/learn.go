@@ -13,12 +13,12 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot/record"
 )
 
-// A lesson says what a training is to do. It goes through JSON.
+// A lesson is the task of a training. It is stored as JSON.
 type lesson struct {
 	Job         string        `json:"job"`
 	Name        string        `json:"name"` // of the object
 	InForce     string        `json:"inForce,omitempty"`
-	Baseline    string        `json:"baseline"` // stands for a policy in force where there is none
+	Baseline    string        `json:"baseline"` // used as the active policy if there is none
 	Choose      time.Duration `json:"choose"`
 	Evaluations int           `json:"evaluations"`
 	Seeds       int           `json:"seeds"`
@@ -32,7 +32,7 @@ const checkpointsDir = "checkpoints"
 // checkpoints is the folder of those of a training.
 func (s shelf) checkpoints(job string) string { return filepath.Join(s.dir, checkpointsDir, job) }
 
-// sweep removes the checkpoints of trainings other than one, but of those whose Job or process is not gone yet.
+// sweep removes the checkpoints of trainings other than one, except of those whose Job or process still exists.
 func (w *worker) sweep(training string) error {
 	entries, err := os.ReadDir(filepath.Join(w.shelf.dir, checkpointsDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +57,7 @@ func (w *worker) sweep(training string) error {
 	return nil
 }
 
-// learn carries a lesson out and keeps the policy that comes of it. What a kill interrupts goes on from its
+// learn carries out a lesson and keeps the policy that results. After a kill it resumes from its
 // checkpoint.
 func (s shelf) learn(ctx context.Context, l *lesson) (*pilot.Trained, error) {
 	checkpoints := s.checkpoints(l.Job)
@@ -110,7 +110,7 @@ func (w *worker) taught(out *pilot.Trained) {
 	}
 }
 
-// A hearing says what a judgement is to do.
+// A hearing is the task of a judgement.
 type hearing struct {
 	job, candidate, inForce string
 	digests                 []string // of the days
@@ -121,8 +121,7 @@ type hearing struct {
 	confidence              float64
 }
 
-// judge replays the days under the candidate, the policy in force and the others, and keeps the
-// verdict.
+// judge replays the days under the candidate, the active policy and the others, and keeps the verdict.
 func (w *worker) judge(ctx context.Context, h hearing) {
 	var v *pilot.Verdict
 	w.start(ctx, judging+h.job, func(context.Context) error {
@@ -174,8 +173,8 @@ func (w *worker) judge(ctx context.Context, h hearing) {
 	})
 }
 
-// longer is by how many percent one wait is longer than another; a wait where there was none is a
-// million percent.
+// longer is the percentage by which one wait is longer than another; a wait against no wait is a million
+// percent.
 func longer(own, other float64) float64 {
 	switch {
 	case own <= other:

@@ -28,7 +28,8 @@ func register() {
 	})
 }
 
-// publish sets the metrics of a pilot to its trajectories; without any it has none.
+// publish sets the metrics of a pilot to its trajectories; without trajectories it
+// deletes them.
 func publish(pilot string, p paths) {
 	set := func(g *prometheus.GaugeVec, there bool, v float64, labels ...string) {
 		if there {

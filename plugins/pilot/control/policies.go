@@ -20,10 +20,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/revision"
 )
 
-// owner is the field manager of what is written, and the account's name.
+// owner is the field manager of the pilot's writes and the name of its account.
 const owner = "sigma-pilot"
 
-// numbers are the fields of a PlacementPolicy that its digest is of; the others say how it is used.
+// numbers are the fields of a PlacementPolicy that make its digest; the others describe its use.
 var numbers = []string{"featureVersion", "model", "knowledge", "features", "weights", "parameters", "rule"}
 
 // A held policy is one in the cluster.
@@ -56,7 +56,8 @@ func read(ctx context.Context, c client.Reader, name string) (*held, error) {
 	return h, nil
 }
 
-// applied is what the loop sees of it. A policy that cannot be read has no digest and decides nothing.
+// applied is the policy in the loop's terms. A policy that cannot be read has no digest and decides
+// nothing.
 func (h *held) applied() pilot.Applied {
 	if h.policy == nil {
 		return pilot.Applied{}
@@ -102,7 +103,7 @@ func (h *held) taken() string {
 	return ""
 }
 
-// specOf is a spec with the numbers of a policy, in a mode. What else was in the spec stays.
+// specOf is a spec with the numbers of a policy, in a mode. Other fields of the spec stay.
 func specOf(was map[string]any, o *policy.Object, rung pilot.Rung, by string) (map[string]any, error) {
 	spec := maps.Clone(was)
 	if spec == nil {
@@ -142,7 +143,7 @@ func specOf(was map[string]any, o *policy.Object, rung pilot.Rung, by string) (m
 func write(ctx context.Context, c client.Client, name string, h *held, o *policy.Object, rung pilot.Rung, by string) error {
 	if h.object == nil {
 		if o == nil {
-			return nil // what is not there decides nothing
+			return nil // a missing policy decides nothing
 		}
 		spec, err := specOf(nil, o, rung, by)
 		if err != nil {
@@ -187,8 +188,8 @@ func conflicts(ctx context.Context, c client.Reader) (float64, error) {
 	return sum, nil
 }
 
-// rival is the oldest other pilot that steers a PlacementPolicy of this one; nil = there is none
-// older than this.
+// rival is the oldest other pilot that steers a PlacementPolicy of this one; nil = no pilot
+// older than this one does.
 func rival(all []v1alpha1.PolicyPilot, o *v1alpha1.PolicyPilot) *v1alpha1.PolicyPilot {
 	mine := []string{o.Spec.Policy, candidateOf(&o.Spec)}
 	for i := range all {

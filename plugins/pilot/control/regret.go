@@ -15,7 +15,8 @@ import (
 // them to choose.
 const regretDays, regretLessons = 2, 7
 
-// A regret is what a policy retrained on the week before would have saved against the one in force.
+// A regret is the saving that a policy retrained on the week before would have had over the active
+// one.
 type regret struct {
 	InForce string       `json:"inForce"`
 	Through time.Time    `json:"through"` // the beginning of the newest day
@@ -24,7 +25,7 @@ type regret struct {
 	Days    []string     `json:"days"` // digests
 }
 
-// withRegret is a drift with the regret of the policy in force.
+// withRegret is a drift with the regret of the active policy.
 func withRegret(d *pilot.Drift, r *regret, s *pilot.State) *pilot.Drift {
 	if d == nil || r == nil || r.InForce != s.InForce || !r.At.After(s.Trained) {
 		return d
@@ -74,7 +75,7 @@ func (r *reconciler) findRegret(o *v1alpha1.PolicyPilot, l *loop, s *pilot.Setti
 	w.side(r.ctx, regretting, now, w.regretOf(out, lessons, all, confidence, int(o.Spec.Train.Evaluations), int(o.Spec.Train.Seeds)))
 }
 
-// regretOf retrains on lessons, and replays the days after them under what comes of it.
+// regretOf retrains on lessons, and replays the days after them under the resulting policy.
 func (w *worker) regretOf(out *regret, lessons, all record.Window, confidence float64, evaluations, seeds int) func(context.Context) error {
 	return func(ctx context.Context) error {
 		t, err := lessons.Trace(regretting)

@@ -33,8 +33,8 @@ func (w *worker) counted(start time.Time) bool {
 	return w.history.Has(start)
 }
 
-// count adds days to the page: what stood, and what the baseline would have come to from the
-// first of the record on.
+// count adds days to the page: the cost of the recorded placement, and that of the baseline from the first
+// day of the record on.
 func (w *worker) count(t *trace.Trace, days []record.Day, bounds map[time.Time]float64) error {
 	if len(bounds) == 0 {
 		return nil
@@ -70,8 +70,8 @@ func (w *worker) count(t *trace.Trace, days []record.Day, bounds map[time.Time]f
 	return nil
 }
 
-// note takes up what became of the policy in force, and what the loop decided, and writes the page where that
-// differs from the one there is.
+// note adds the result of the active policy and the loop's decisions to the page, and writes the page if it
+// changed.
 func (w *worker) note(name, policy string, out *pilot.Outcome, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,8 +103,8 @@ func (w *worker) note(name, policy string, out *pilot.Outcome, now time.Time) er
 	}))
 }
 
-// show puts the page into a ConfigMap beside this program, which `sigma pilot report` reads. It goes with
-// the PolicyPilot.
+// show puts the page into a ConfigMap in this program's namespace, which `sigma pilot report` reads. The
+// PolicyPilot owns it.
 func (r *reconciler) show(ctx context.Context, o *v1alpha1.PolicyPilot, l *loop) error {
 	l.worker.mu.Lock()
 	text := l.worker.shown

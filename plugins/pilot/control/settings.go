@@ -63,7 +63,7 @@ func settingsOf(spec *v1alpha1.PolicyPilotSpec) (*pilot.Settings, error) {
 	return s, s.Validate()
 }
 
-// defaultDays are kept where a spec does not say it.
+// defaultDays is the number of days kept if a spec does not set it.
 const defaultDays = 60
 
 // limitsOf bound the record. The API server has checked them.

@@ -23,15 +23,15 @@ type shelf struct{ dir string }
 // segmentsDir is the folder of the recorded days, below that of a shelf.
 const segmentsDir = "segments"
 
-// Files of a shelf, beside the folders of segments, of policies and of checkpoints.
+// Files of a shelf, next to the folders of segments, of policies and of checkpoints.
 const (
 	trainedFile = "trained.json" // the outcome of the last training
 	verdictFile = "verdict.json" // the last judgement
-	liveFile    = "live.json"    // the policy in force, since when, and the one before
-	regretFile  = "regret.json"  // what a retrained policy would have saved last
-	historyFile = "history.json" // what the page is made of
+	liveFile    = "live.json"    // the active policy, since when, and the one before
+	regretFile  = "regret.json"  // the last saving that a retrained policy would have had
+	historyFile = "history.json" // the history that the page shows
 	pageFile    = "report.html"
-	specFile    = "spec.json" // the last spec that could be carried out
+	specFile    = "spec.json" // the last valid spec
 )
 
 func newShelf(dir string) (shelf, error) {
@@ -65,7 +65,7 @@ func (s shelf) load(name string, v any) error {
 	return nil
 }
 
-// file is where the policy of a digest lies.
+// file is the path of the policy with a digest.
 func (s shelf) file(digest string) string {
 	return filepath.Join(s.dir, "policies", strings.ReplaceAll(digest, ":", "-")+".yaml")
 }
@@ -79,10 +79,11 @@ func (s shelf) keep(o *policy.Object) error {
 	return o.Save(file)
 }
 
-// keptPolicies is how many policies stay on a shelf beside those that the loop may need.
+// keptPolicies is the number of policies that stay on a shelf in addition to those that
+// the loop may need.
 const keptPolicies = 20
 
-// prune removes the oldest policies, but none that is needed.
+// prune removes the oldest policies that are not needed.
 func (s shelf) prune(needed ...string) error {
 	dir := filepath.Join(s.dir, "policies")
 	entries, err := os.ReadDir(dir)

@@ -48,8 +48,8 @@ func saving(s *pilot.Saving, days int) *v1alpha1.PilotSaving {
 	return &v1alpha1.PilotSaving{Percent: s.Mean, Low: s.Low, High: s.High, Days: int32(days), Text: text}
 }
 
-// tell writes the status, if it differs by more than reasons and time, or those were not written for
-// a while. The error is Conflict where the object changed meanwhile: then nothing is done.
+// tell writes the status if it differs by more than reasons and time, or if those were not written
+// for a while. On a Conflict error, when the object changed meanwhile, nothing is done.
 func (r *reconciler) tell(ctx context.Context, o *v1alpha1.PolicyPilot, was *v1alpha1.PolicyPilotStatus, l *loop) error {
 	before, err := essence(was)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *reconciler) tell(ctx context.Context, o *v1alpha1.PolicyPilot, was *v1a
 	return nil
 }
 
-// essence is a status without what changes with every step.
+// essence is a status without the fields that change with every step.
 func essence(s *v1alpha1.PolicyPilotStatus) ([]byte, error) {
 	s = s.DeepCopy()
 	s.Reasons = nil

@@ -30,14 +30,14 @@ const (
 	// interval.
 	ahead = 7
 	share = .9
-	// retry is when a job that failed, and that nothing waits for, is tried again.
+	// retry is the wait before a failed job that the loop does not wait for runs again.
 	retry = 5 * time.Minute
 	// Names of jobs; a training has that of the loop.
 	studying, following, regretting, judging = "study", "follow", "regret", "judge-"
 )
 
-// A worker does what takes long, one job at a time, and keeps the outcomes. Its methods may be called
-// while a job runs.
+// A worker runs the long jobs, one at a time, and keeps the outcomes. Its methods may be called while
+// a job runs.
 type worker struct {
 	shelf    shelf
 	baseline string
@@ -49,7 +49,7 @@ type worker struct {
 	days    []pilot.Day
 	through time.Time // the beginning of the last day that was studied
 	trained *pilot.Trained
-	waits   string // what the Job of a training waits for; "" = there is none
+	waits   string // reason why the Job of a training waits; "" = there is none
 	verdict *pilot.Verdict
 	drift   *pilot.Drift
 	live    live
@@ -66,7 +66,7 @@ type failure struct {
 	why string
 }
 
-// live is the policy in force: since when, the one before, and what it saved against that.
+// live is the active policy: since when, the one before, and its saving against that.
 type live struct {
 	Digest   string        `json:"digest"`
 	Before   string        `json:"before"`
@@ -109,8 +109,8 @@ func (w *worker) start(ctx context.Context, name string, do func(context.Context
 	}()
 }
 
-// stop ends a training or a judgement that runs, unless it has the name; for another one also what
-// finds out the regret.
+// stop ends a training or a judgement that runs, unless it has the name; if a name is given, it also
+// ends the computation of the regret.
 func (w *worker) stop(unless string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *worker) stop(unless string) {
 	}
 }
 
-// close ends whatever runs.
+// close ends the job that runs.
 func (w *worker) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (w *worker) prune(s *pilot.State) error {
 	return w.shelf.prune(needed...)
 }
 
-// policyOf is the policy of a digest; of "" the rule that stands for the scheduler's own scores.
+// policyOf is the policy of a digest; of "" the rule that replaces the scheduler's own scores.
 func (w *worker) policyOf(digest string) (binpack.Policy, error) {
 	if digest == "" {
 		return builtIn(w.baseline)
@@ -169,8 +169,8 @@ func (w *worker) policyOf(digest string) (binpack.Policy, error) {
 	return o.Policy()
 }
 
-// study makes the traces of days that are new, looks for a change of the workload, and counts
-// what the policy in force saved.
+// study makes the traces of new days, looks for a change of the workload, and computes the saving of
+// the active policy.
 func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now time.Time) (func(context.Context) error, error) {
 	last := days[len(days)-1].Start
 	whole, err := l.Window(days[0].Start, last.Add(day))
@@ -217,7 +217,7 @@ func (w *worker) study(l *record.Log, s *record.Segments, days []record.Day, now
 			if err := w.realise(t, whole.From, known, &current); err != nil {
 				return err
 			}
-			if err := w.count(t, known, bounds); err != nil { // the page is not what the loop waits for
+			if err := w.count(t, known, bounds); err != nil { // the loop does not depend on the page
 				klog.FromContext(ctx).Error(err, "Cannot count days for the page")
 			}
 		}
@@ -256,8 +256,8 @@ func (w *worker) inForce() live {
 	return w.live
 }
 
-// noteLive takes up which policy is in force, and which was before. What could not be saved is saved
-// with the next step.
+// noteLive records the active policy and the one before. If it cannot be saved, the next step saves
+// it.
 func (w *worker) noteLive(digest, was string, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,7 +272,7 @@ func (w *worker) noteLive(digest, was string, now time.Time) error {
 	return err
 }
 
-// realise replays the whole days since a policy is in force under it and under the one before. Two
+// realise replays the whole days since a policy became active under it and under the one before. Two
 // days are the least: the interval is over days.
 func (w *worker) realise(t *trace.Trace, begin time.Time, days []record.Day, l *live) error {
 	first := -1
@@ -321,7 +321,7 @@ func (w *worker) accounts(t *trace.Trace, inForce string, takeover, from float64
 	return trial, list, nil
 }
 
-// finite is an interval as a saving; nil where a number of it is none.
+// finite is an interval as a saving; nil if a number of it is not finite.
 func finite(i tune.Interval) *pilot.Saving {
 	for _, v := range []float64{i.Mean, i.Low, i.High} {
 		if math.IsNaN(v) || math.IsInf(v, 0) {

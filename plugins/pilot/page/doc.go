@@ -1,4 +1,4 @@
-// Package page writes what a pilot came to over the weeks, as a page that loads nothing else: what
-// the cluster cost, what it would have cost without the pilot and what no placement can go below,
-// what was decided, and what was promised against what came. It knows no cluster.
+// Package page writes the results of a pilot over the weeks as a page that loads nothing else: the
+// cost of the cluster, its cost without the pilot, a lower bound for any placement, the decisions,
+// and the promised and the realised savings. It is independent of a cluster.
 package page

@@ -12,27 +12,28 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/pilot"
 )
 
-// Bounds of what is kept: a year of days, and of what is told the newest.
+// Bounds of a history: a year of days, and the newest marks and lives.
 const (
 	keptDays  = 366
 	keptMarks = 500
 	keptLives = 100
 )
 
-// A History is what a page is made of.
+// A History holds the data of a page.
 type History struct {
 	Days  []Day  `json:"days"`
 	Marks []Mark `json:"marks"`
 	Lives []Live `json:"lives"`
-	// Currency is what costs are in; "" = in units without a meaning of their own.
+	// Currency is the currency of the costs; "" = units without a meaning of their
+	// own.
 	Currency string `json:"currency,omitempty"`
 }
 
 // A Day has the cost of the nodes in use, in the mean of the day, an hour.
 type Day struct {
 	Start   time.Time `json:"start"`
-	Current float64   `json:"current"` // what stood
-	Without float64   `json:"without"` // if the rule that stands for the scheduler's own scores had decided all along
+	Current float64   `json:"current"` // as recorded
+	Without float64   `json:"without"` // if the rule that replaces the scheduler's own scores had decided all along
 	Bound   float64   `json:"bound"`   // no placement costs less
 }
 
@@ -42,7 +43,7 @@ type Mark struct {
 	Text string    `json:"text"`
 }
 
-// A Live is a policy that was in force.
+// A Live is a policy that was active.
 type Live struct {
 	Digest   string        `json:"digest"`
 	Since    time.Time     `json:"since"`
@@ -66,13 +67,13 @@ func (h *History) Has(start time.Time) bool {
 	return slices.ContainsFunc(h.Days, func(d Day) bool { return d.Start.Equal(start) })
 }
 
-// Tell takes a step of the loop.
+// Tell adds a step of the loop.
 func (h *History) Tell(m Mark) {
 	h.Marks = append(h.Marks, m)
 	h.Marks = slices.Clone(h.Marks[max(0, len(h.Marks)-keptMarks):])
 }
 
-// Note takes what a policy in force was promised to save, and did.
+// Note adds the promised and the realised saving of an active policy.
 func (h *History) Note(l Live) {
 	if l.Digest == "" {
 		return
@@ -197,7 +198,7 @@ func (h *History) weeks() table {
 	return table{"Week by week, means of their days", t}
 }
 
-// percent is a share in percent; a hyphen where it is none.
+// percent is a share in percent; a hyphen if it is not finite.
 func percent(share float64) string {
 	if math.IsInf(share, 0) {
 		share = math.NaN()

@@ -13,7 +13,7 @@ import (
 const (
 	// batch is how many events wait for one write.
 	batch = 256
-	// again is after how many polls what could not be written is tried again.
+	// again is the number of polls before a failed write is tried again.
 	again = 12
 )
 
@@ -34,7 +34,7 @@ type cutter struct {
 	names   map[string]named // of pods, by UID
 }
 
-// named is what the ledger does not know of a pod.
+// named holds the fields of a pod that the ledger lacks.
 type named struct {
 	pod     string
 	created int64
@@ -47,13 +47,13 @@ func (c *cutter) today() string { return filepath.Join(c.to.dir, todayFile) }
 // close closes the file of the day that is under way. It is written again from the log.
 func (c *cutter) close() {
 	if c.file != nil {
-		_ = c.file.Close() // what it holds is in the log
+		_ = c.file.Close() // its content is in the log
 		c.file = nil
 	}
 }
 
-// begin begins a day with a description of the cluster, which may be none: then the day goes on with
-// the next start.
+// begin begins a day with a description of the cluster. Without a description the day's file begins
+// at the next start.
 func (c *cutter) begin(d int64, description []*ledger.Event) error {
 	c.close()
 	c.day, c.events, c.waiting = d, 0, nil
@@ -94,12 +94,12 @@ func (c *cutter) take(e *ledger.Event, at float64) error {
 	c.events++
 	copied := *e
 	copied.Time = at
-	if e.Decision != nil { // what else it says was for those who compute it again
+	if e.Decision != nil { // the other fields only serve to recompute the decision
 		copied.Decision = &ledger.Decision{Cause: e.Cause, PolicyDigest: e.PolicyDigest, Mode: e.Mode}
 	}
 	if c.file == nil {
 		if e.Kind != ledger.KindStart {
-			return nil // nothing can be told from it without what stood before
+			return nil // without the state before it, it is useless
 		}
 		return c.open([]*ledger.Event{&copied})
 	}
@@ -180,7 +180,7 @@ func (c *cutter) first(at float64, gaps map[int64]string) {
 	c.day, c.whole = c.from, true
 }
 
-// describe are the events that tell what stands at a time; nil = it is not known.
+// describe returns events that describe the state at a time; nil = it is unknown.
 func (l *Log) describe(at float64) []*ledger.Event {
 	if l.state == nil || l.cut.day+1 < l.cut.from {
 		return nil

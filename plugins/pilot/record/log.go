@@ -16,8 +16,8 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// silence is how long a scheduler may be away before what came meanwhile counts as missing, and how far
-	// its clock may go back.
+	// silence is the time for which a scheduler may be away before events in it count as missing, and the
+	// most that its clock may be set back.
 	silence = 15 * time.Minute
 	// ahead is how far its clock may be before ours.
 	ahead = 5 * time.Minute
@@ -41,14 +41,14 @@ type Log struct {
 	now       float64           // of the poll; seconds since 1970, as last
 	last      float64           // time of the newest event
 	seq       uint64            // of the last event
-	gaps      map[int64]string  // what is missing of days that are no segments yet, by day since 1970
+	gaps      map[int64]string  // the missing part of days that are no segments yet, by day since 1970
 	begins    map[string]begin  // of each file
 	waiting   map[string]asking // by UID
 	decisions []decision
 	cut       cutter
 
-	compared float64        // decisions from here on are held against Best-Fit; seconds since 1970
-	state    *ledger.Ledger // nil until the next start: an event was none of its cluster
+	compared float64        // decisions from here on are compared with Best-Fit; seconds since 1970
+	state    *ledger.Ledger // nil until the next start: an event did not fit its cluster
 	why      string         // why
 }
 
@@ -71,7 +71,7 @@ type decision struct {
 
 // Follow reads the log of that path and makes segments of its days, with each [Log.Poll]. The first one
 // begins with the file in which the day before the end of the newest segment began; without segments with
-// the oldest. Best-Fit is asked of decisions from a time on.
+// the oldest. Decisions from the time compared on are compared with Best-Fit.
 func Follow(path string, to *Segments, compared time.Time) *Log {
 	l := &Log{path: path, compared: seconds(compared), cut: newCutter(to)}
 	l.forget()
@@ -104,7 +104,7 @@ func (l *Log) leave() {
 // polls it is tried again.
 func (l *Log) Fault() error { return l.cut.fault }
 
-// Start is how the log says that it began last; nil = it did not yet.
+// Start is the newest start event of the log; nil = there is none yet.
 func (l *Log) Start() *ledger.Start { return l.start }
 
 // Poll reads what was written since the last time, up to now. After an error it begins from the beginning.
@@ -142,7 +142,7 @@ func (l *Log) Poll(now time.Time) (err error) {
 	}
 }
 
-// find finds out when files begin, and forgets those that are gone.
+// find reads the beginnings of the files and forgets removed ones.
 func (l *Log) find(all []string) error {
 	known := map[string]begin{}
 	for _, name := range all {
@@ -179,8 +179,8 @@ func (l *Log) beginning(name string) (begin, error) {
 	return begin{info, e.Time}, nil
 }
 
-// open goes on to the next file: the one after that which is open, by identity, since the one that
-// is written gets another name.
+// open opens the next file: the one after the open one, which is found by identity since the newest file
+// gets another name.
 func (l *Log) open(all []string) (bool, error) {
 	at := l.behind(all)
 	if l.tail != nil {
@@ -201,7 +201,7 @@ func (l *Log) open(all []string) (bool, error) {
 		case cut && at >= 0: // copied and cut: it begins again
 			at--
 		case at < 0:
-			// Removed: where others were as well, events are missing, which seq tells.
+			// Removed: if others were as well, events are missing, which the gap in seq shows.
 			if at = slices.IndexFunc(all, func(name string) bool { return l.begins[name].at > l.last }) - 1; at < -1 {
 				return false, nil
 			}
@@ -244,7 +244,7 @@ func (l *Log) behind(all []string) int {
 	return at
 }
 
-// next takes an event. more is false at the end of what is written of the file.
+// next takes an event. more is false at the present end of the file.
 func (l *Log) next() (more bool, err error) {
 	if l.reader == nil {
 		return false, nil
@@ -266,8 +266,8 @@ func (l *Log) next() (more bool, err error) {
 	return true, nil
 }
 
-// release takes the event that is held: one long after the one before it. Where the next one, nil = there is none yet,
-// is of a time long before it, its clock was wrong.
+// release takes the held event, one long after its predecessor. If the next event (nil = there is none yet) is dated
+// long before it, its clock was wrong.
 func (l *Log) release(next *ledger.Event) {
 	if e := l.held; e != nil {
 		l.held = nil
@@ -325,8 +325,9 @@ func (l *Log) take(e *ledger.Event, wrong bool) {
 	}
 }
 
-// timeOf is the time of an event as far as it can be true: that of the one before it where its clock was wrong. A wrong clock is a gap
-// of the days that it spoils: one that runs ahead would end days that have not come, and what comes then would have no time of its own.
+// timeOf is the time of an event as far as it can be true: if its clock was wrong, that of the event before. A wrong
+// clock makes a gap of the days that it spoils: one that runs ahead would end future days, whose own events would then
+// have no valid time.
 func (l *Log) timeOf(e *ledger.Event, wrong bool) float64 {
 	at := e.Time
 	if wrong || at < 0 || at > l.now+ahead.Seconds() {
@@ -349,14 +350,14 @@ func (l *Log) timeOf(e *ledger.Event, wrong bool) float64 {
 	return l.last
 }
 
-// begin notes what is missing before a start.
+// begin records the gap before a start, if there is one.
 func (l *Log) begin(e *ledger.Event, at float64) {
 	if math.IsNaN(l.last) {
 		return
 	}
 	process := e.Seq == 1
 	if !process && e.Seq == l.seq+1 {
-		return // a file that goes on
+		return // a file that continues
 	}
 	clear(l.waiting) // those that still wait arrive again
 	why := ""
@@ -379,7 +380,7 @@ func moment(seconds float64) time.Time { return time.UnixMilli(bounded.Int(secon
 
 func dayOf(seconds float64) int64 { return int64(math.Floor(seconds / day.Seconds())) }
 
-// Last is the time of the newest event; the zero time = there is none.
+// Last is the time of the newest event; the zero time = there are no events.
 func (l *Log) Last() time.Time {
 	if math.IsNaN(l.last) {
 		return time.Time{}
@@ -387,7 +388,7 @@ func (l *Log) Last() time.Time {
 	return moment(l.last)
 }
 
-// Nodes are those that stood at the newest event, if that is known.
+// Nodes are the nodes at the newest event, if they are known.
 func (l *Log) Nodes() (names []string) {
 	if l.state == nil {
 		return nil
@@ -401,7 +402,7 @@ func (l *Log) Nodes() (names []string) {
 // A Day is one that a log covers from its beginning to its end.
 type Day struct {
 	Start time.Time
-	Gap   string // what is missing of it; "" = nothing
+	Gap   string // the missing part of it; "" = nothing
 }
 
 // Days are the whole days of UTC, oldest first: those of the segments.

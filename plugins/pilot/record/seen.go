@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Seen is how decisions came out.
+// Seen summarises decisions.
 type Seen struct {
-	At        time.Time // of the newest; zero = there are none
+	At        time.Time // of the newest; zero = there are no decisions
 	Decisions int
 	Fallbacks int       // decisions that Best-Fit had to take
 	Waited    []float64 // seconds, ascending: of the pods decided on, and of those that wait at the end
-	// Compared are decisions within the last day that Best-Fit was asked of as well; Opened how many of them took
-	// an empty node, BestFit how many it would have.
+	// Compared is the number of decisions within the last day that were compared with Best-Fit; Opened is how
+	// many of them took an empty node, BestFit how many Best-Fit's would have.
 	Compared, Opened, BestFit int
 }
 
@@ -25,8 +25,8 @@ func (s *Seen) P99() float64 {
 	return s.Waited[int(math.Ceil(.99*float64(len(s.Waited))))-1]
 }
 
-// Seen tells of the decisions from a time on, at most [Back] before the newest event, that a
-// policy of a digest ranked; "" = of all. Of nodes opened it goes back as far as [Open].
+// Seen summarises the decisions from a time on, at most [Back] before the newest event, that the policy of a
+// digest ranked; "" = all. Opened nodes count as far back as [Open].
 func (l *Log) Seen(since time.Time, digest string) (s Seen) {
 	begin := float64(since.UnixMilli()) / 1e3
 	for i := range l.decisions {
@@ -50,8 +50,8 @@ func (l *Log) Seen(since time.Time, digest string) (s Seen) {
 	return s
 }
 
-// Waiting are the pods that wait for a node at a time, in seconds since they came. Those that came before another
-// time are left out.
+// Waiting has the waits of the pods that wait for a node at a time, in seconds since they arrived. Those that
+// arrived before since are left out.
 func (l *Log) Waiting(since, now time.Time) (s Seen) {
 	for _, w := range l.waiting {
 		if w.since >= seconds(since) {

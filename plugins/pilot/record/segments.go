@@ -19,7 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/durable"
 )
 
-// Limits bound what [Segments] keep. The oldest segments go first.
+// Limits bound what [Segments] keep. The oldest segments are removed first.
 type Limits struct {
 	Days  int   // 0 = any number
 	Bytes int64 // of all files of whole days; 0 = any number
@@ -29,12 +29,12 @@ type Limits struct {
 type Segment struct {
 	Start  time.Time `json:"start"`
 	Digest string    `json:"digest,omitempty"` // of the trace; "" = it is not made yet
-	Gap    string    `json:"gap,omitempty"`    // what is missing of the day; "" = nothing
+	Gap    string    `json:"gap,omitempty"`    // the missing part of the day; "" = nothing
 	Events int       `json:"events"`           // of the day itself; those that describe its beginning do not count
 	Bytes  int64     `json:"bytes"`            // of its files
 }
 
-// name is that of the segment's files, without what they end in.
+// name is that of the segment's files, without their extensions.
 func (s *Segment) name() string { return s.Start.UTC().Format(time.DateOnly) }
 
 // Segments are the days of a record in a folder, two files each: events/DAY.jsonl.gz with the events, behind a
@@ -58,8 +58,8 @@ const (
 	traceEnd  = ".tar.gz"
 )
 
-// OpenSegments opens a folder of segments, and makes it if it is not there. What a kill left of a segment
-// is removed.
+// OpenSegments opens a folder of segments, and makes it if it does not exist. Partial files after a kill are
+// removed.
 func OpenSegments(dir string, limits Limits) (*Segments, error) {
 	for _, sub := range []string{eventsDir, traceDir} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
@@ -116,7 +116,7 @@ func isDay(file, end string) bool {
 	return found && err == nil
 }
 
-// sweep removes what is no file of a segment, but might be.
+// sweep removes files that look like those of a segment, but belong to none.
 func (s *Segments) sweep(dir, end string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *Segments) TooLarge() bool {
 	return s.large
 }
 
-// mostGaps is how many days with a gap are listed beside the others.
+// mostGaps is the number of days with a gap that are listed in addition to the others.
 const mostGaps = 400
 
 // Limit changes the limits; they hold from the next day on.
@@ -169,7 +169,7 @@ func (s *Segments) Limit(limits Limits) {
 	}
 }
 
-// end is when the newest segment ends; the zero time = there is none.
+// end is the end of the newest segment; the zero time = there is no segment.
 func (s *Segments) end() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *Segments) events(g *Segment) string {
 	return filepath.Join(s.dir, eventsDir, g.name()+eventsEnd)
 }
 
-// add takes a day in, with the file of its events; "" = it has none.
+// add adds a day with the file of its events; "" = it has no file.
 func (s *Segments) add(g Segment, events string) error {
 	if events != "" {
 		if err := compress(events, s.events(&g)); err != nil {
@@ -221,7 +221,7 @@ func compress(from, to string) error {
 	})
 }
 
-// keep writes the index of a list, without what is beyond the limits, and removes the files of that.
+// keep writes the index of a list without the segments beyond the limits, and removes their files.
 func (s *Segments) keep(list []Segment) error {
 	sum, whole := int64(0), 0
 	for i := range list {
@@ -249,7 +249,7 @@ func (s *Segments) keep(list []Segment) error {
 		return err
 	}
 	s.list = list[from:]
-	for i := range list[:from] { // what stays of them after a kill goes when the folder is opened
+	for i := range list[:from] { // after a kill, the rest is removed when the folder is opened
 		for _, name := range []string{s.events(&list[i]), s.Trace(list[i])} {
 			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -259,8 +259,8 @@ func (s *Segments) keep(list []Segment) error {
 	return nil
 }
 
-// Complete makes the traces that segments lack. A day that gives none, as one without a pod, has a gap. One that cannot
-// be read now is made the next time, and holds up no other.
+// Complete makes the traces that segments lack. A day without a possible trace, such as one without a pod, has a gap.
+// One that cannot be read now is made the next time, and holds up no other.
 func (s *Segments) Complete(ctx context.Context) (failed error) {
 	for _, g := range s.List() {
 		if g.Digest != "" {
@@ -279,13 +279,13 @@ func (s *Segments) Complete(ctx context.Context) (failed error) {
 }
 
 const (
-	placements = "placements" // of a trace's source: where pods stood
+	placements = "placements" // of a trace's source: the nodes of the pods
 	// mostPlacements bounds them in bytes: trace.yaml has 1 MiB at most.
 	mostPlacements = 900 << 10
 )
 
-// lighten leaves out where pods stood if that is more than a trace may say: it serves all the same, but for the policy
-// current.
+// lighten leaves out the nodes of the pods if they are more than a trace may hold: it still serves, except for the
+// policy current.
 func lighten(t *trace.Trace) {
 	all, _ := t.Source[placements].(map[string]any)
 	bytes := 0
@@ -316,7 +316,7 @@ func (s *Segments) complete(g *Segment) error {
 	}
 	if err != nil {
 		g.Gap = err.Error()
-		return nil //nolint:nilerr // the segment says it
+		return nil //nolint:nilerr // the segment has the error
 	}
 	lighten(t)
 	if _, g.Digest, err = t.Digests(); err != nil {

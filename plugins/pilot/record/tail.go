@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// A tail reads the whole lines of a file that grows, up to the last of them; then it returns io.EOF,
-// and goes on when it is read again.
+// A tail reads the whole lines of a growing file. After the last of them it returns io.EOF, and
+// continues with the next read.
 type tail struct {
 	file    *os.File
 	ready   []byte // whole lines
@@ -40,7 +40,7 @@ func (t *tail) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// cut reports whether the file is shorter than what was read of it.
+// cut reports whether the file is shorter than the part already read.
 func (t *tail) cut() (bool, error) {
 	at, err := t.file.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -69,7 +69,7 @@ func files(path string) ([]string, error) {
 	return aside, nil
 }
 
-// globless is a name in which nothing stands for another.
+// globless is a pattern that matches only the name itself.
 func globless(name string) string {
 	var out []rune
 	for _, r := range name {

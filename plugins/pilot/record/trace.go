@@ -17,11 +17,11 @@ type Window struct {
 	From, Until time.Time // until is excluded
 }
 
-// ErrNothing is the error of a window of which nothing can be told.
+// ErrNothing is the error of a window without events.
 var ErrNothing = errors.New("nothing is recorded")
 
-// Window finds the files of a part of the record: those of segments, and of the day that is under way. It begins
-// later than from where whole days at its beginning have a gap or no file: nothing tells what stood there.
+// Window finds the files of a part of the record: those of segments, and of the day in progress. It begins later
+// than from if whole days at its beginning have a gap or no file: the state in them is unknown.
 func (l *Log) Window(from, until time.Time) (Window, error) {
 	w := Window{From: from, Until: until}
 	for _, g := range l.cut.to.List() {
@@ -35,7 +35,7 @@ func (l *Log) Window(from, until time.Time) (Window, error) {
 			return Window{}, err
 		case len(w.Files) == 0 && !g.Start.Before(from) && (err != nil || g.Gap != ""):
 			w.From = end
-		case err == nil: // of a day that was missed there is none
+		case err == nil: // a missed day has no file
 			w.Files = append(w.Files, name)
 		}
 	}
