@@ -81,6 +81,8 @@ func (v *Pod) podRemarks() []string {
 		list = append(list, fmt.Sprintf("It stands on %s, and would go to %s now.", v.Node, v.Chosen.Machine))
 	case v.Node != "":
 		list = append(list, fmt.Sprintf("It stands on %s; no node would take it now.", v.Node))
+	case len(v.Gates) > 0:
+		list = append(list, "It waits for its scheduling gates, and no scheduler tries it before: "+strings.Join(v.Gates, ", ")+".")
 	case v.Waits != "":
 		list = append(list, "It waits. Its scheduler says: "+v.Waits)
 	default:

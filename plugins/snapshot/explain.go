@@ -92,6 +92,11 @@ func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Quest
 	for _, name := range cluster.LeftOut(pod) {
 		q.Beyond = append(q.Beyond, "devices of "+name)
 	}
+	if unplaced(pod) {
+		for _, gate := range pod.Spec.SchedulingGates {
+			q.Gates = append(q.Gates, gate.Name)
+		}
+	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			q.Waits = c.Message
