@@ -244,6 +244,8 @@ func (k *claim) part(c *claimed, first bool) string {
 		}
 	case first && k.unit == "cost":
 		return c.name + " " + k.verb() + " " + value
+	case first && value == "1":
+		return c.name + " " + k.verb() + " 1 " + strings.TrimSuffix(k.unit, "s")
 	case first:
 		return c.name + " " + k.verb() + " " + value + " " + k.unit
 	}

@@ -81,3 +81,19 @@ func TestCaveatsOfComparisons(t *testing.T) {
 	_, result = compareCity(t, tr, Options{}, "firstfit", Current)
 	require.NotContains(t, report.Summary(result.Comparisons), "placed again")
 }
+
+// Of one thing, notes and headlines are in the singular.
+func TestNotesOfOne(t *testing.T) {
+	tr := city()
+	tr.Source["ignored"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	tr.Source["fixed"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	_, result := compareCity(t, tr, Options{Repack: true}, "firstfit", Current)
+	require.Contains(t, strings.Join(result.Notes, "\n"), "city: 1 item must not move, as trace.yaml says; this comparison places it again")
+	var out strings.Builder
+	require.NoError(t, report.Table(&out, result.Comparisons, report.Options{}))
+	require.Contains(t, out.String(), "\ncity: no figure counts all constraints of 1 item\n")
+	out.Reset()
+	require.NoError(t, (&Rebalanced{Fixed: 1, Items: 1, start: &Start{t: tr}}).Print(&out))
+	require.Contains(t, out.String(), "fixed     1 item must not move\n")
+	require.Contains(t, out.String(), "% of 1 item; at least")
+}

@@ -106,7 +106,7 @@ func printedPod(t *testing.T, q *snapshot.Question) string {
 func TestResourceThatIsNotAskedFor(t *testing.T) {
 	l := cluster(t)
 	text := printedPod(t, &snapshot.Question{Pod: "shop/web-1", App: "web", State: l, Allowed: l.Fits(l.AppIndex("web"), nil)})
-	if !strings.Contains(text, "capacity 1 more fpga is in use than there is: Sigma places nothing there, also what asks for none") || strings.Contains(text, "too little") {
+	if !strings.Contains(text, "capacity 1 more fpga is in use than there is: Sigma places nothing there, also what asks for none") || strings.Contains(text, "too little") || !strings.Contains(text, "1 of 1 node in use") {
 		t.Error(text)
 	}
 	text = printedPod(t, &snapshot.Question{Pod: "shop/job-2", App: "job", State: l, Allowed: l.Fits(l.AppIndex("job"), nil)})

@@ -73,6 +73,12 @@ func TestNodesThatAreNoMachines(t *testing.T) {
 	require.Equal(t, []string{"nodes of AWS Fargate and virtual nodes are no machines that pods share: 2, with 3 pods, are left out"}, p.Notes)
 	require.Equal(t, map[string]string{"shop/web-1": "the anti-affinity of shop/job-1 by topology.kubernetes.io/region"}, p.ignored(""))
 
+	one := picture([]*v1.Node{node("n1"), fargateNode}, pod("web", "web-1", "n1", "1", byRegion), pod("job", "job-1", "fargate-1", "1"))
+	one.leaveOut()
+	require.Equal(t, []string{"nodes of AWS Fargate and virtual nodes are no machines that pods share: 1, with 1 pod, are left out"}, one.Notes)
+	_, notes := snap(t, one)
+	require.Contains(t, notes, "1 pod has constraints that a trace cannot express: shop/web-1: its anti-affinity by topology.kubernetes.io/region, the anti-affinity of shop/web-1 by topology.kubernetes.io/region")
+
 	plain := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"))
 	plain.leaveOut()
 	require.Empty(t, plain.Notes)

@@ -101,7 +101,14 @@ func (p *Picture) leaveOut() {
 	before := len(p.Pods)
 	p.Pods = slices.DeleteFunc(p.Pods, gone)
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool { return out[n.Name] })
-	p.Notes = append(p.Notes, fmt.Sprintf("nodes of AWS Fargate and virtual nodes are no machines that pods share: %d, with %d pods, are left out", len(out), before-len(p.Pods)))
+	p.Notes = append(p.Notes, fmt.Sprintf("nodes of AWS Fargate and virtual nodes are no machines that pods share: %d, with %s, are left out", len(out), podsText(before-len(p.Pods))))
+}
+
+func podsText(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }
 
 // sort orders nodes by name and pods by age, as the trace does.
