@@ -29,6 +29,7 @@ type Trace struct {
 	Fleet      string   `json:"fleet"`             // "open" or "fixed"
 	Ignored    int      `json:"ignored,omitempty"` // items with constraints that no figure counts
 
+	Again    int       `json:"-"` // items that must not move and that policies place again
 	Machines int       `json:"-"` // in the fleet; negative = without limit
 	Mixed    bool      `json:"-"` // machines differ in cost
 	Currency string    `json:"-"` // that costs are in, an hour; "" = they are no money

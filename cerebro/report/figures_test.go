@@ -73,6 +73,7 @@ func TestSummary(t *testing.T) {
 		{Policy: "bestfit", Knowledge: "K0", Runs: packed(45)},
 		{Policy: "learned", Knowledge: "K0", Runs: packed(45)},
 	})
+	single := Build(Trace{}, Bound{Machines: 1, Cost: 1}, []PolicyRuns{{Policy: "bestfit", Runs: packed(1)}, {Policy: "firstfit", Runs: packed(2)}})
 	alone := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{{Policy: "bestfit", Runs: packed(3)}})
 	worse := Build(Trace{}, Bound{Machines: 2, Cost: 2}, []PolicyRuns{
 		{Policy: "bestfit", Runs: packed(4)},
@@ -89,6 +90,7 @@ func TestSummary(t *testing.T) {
 		{small(), "bestfit needs 20.2 machines, learned (K1) 15.8; 15 is the optimum: 22 % fewer."},
 		{current, "the present placement needs 47 machines, bestfit 45, learned 41, dotproduct 40; 15 is the limit: learned needs 2.5 % more than dotproduct."},
 		{waiting, "the present placement, in which 3 items wait, needs 47 machines, bestfit 45, learned 45; 15 is the limit: no difference from bestfit."},
+		{single, "bestfit needs 1 machine, firstfit 2; 1 is the limit: 100 % more."},
 		{alone, "bestfit needs 3 machines; 2 is the limit."},
 		{worse, "bestfit needs 4 machines, mine.yaml (trained on) 5, firstfit 4; 2 is the limit: mine.yaml needs 25 % more than bestfit."},
 		{same, "bestfit needs 4 machines, firstfit 4; 2 is the limit: no difference."},

@@ -57,7 +57,7 @@ func (c *Comparison) Summary() string {
 func (c *Comparison) claim() claim {
 	list := c.outcomes()
 	value := func(o outcome) float64 { return meanOf(o.result.counted(), c.need) }
-	k := claim{unit: "machines"}
+	k := claim{unit: "machines", suffix: caveats(c.Trace.Ignored, c.Trace.Again)}
 	k.limit, k.optimal = c.limit()
 	switch {
 	case c.policiesLeaveOut() && len(c.Trace.Dimensions) > 0:
@@ -84,6 +84,7 @@ func claimOfMany(comparisons []Comparison) claim {
 	rows := Aggregate(comparisons)
 	k := claim{unit: "machines", optimal: true, suffix: fmt.Sprintf(" (means over %d traces)", len(comparisons))}
 	leavesOut, deletes, differ := false, false, false
+	caveats := caveatsOf(comparisons)
 	for i := range comparisons {
 		c := &comparisons[i]
 		leavesOut = leavesOut || c.leavesOut()
@@ -111,9 +112,10 @@ func claimOfMany(comparisons []Comparison) claim {
 	// Means over different traces do not compare.
 	rows = slices.DeleteFunc(rows, func(r Aggregated) bool { return r.Traces < len(comparisons) })
 	if len(rows) == 0 {
-		k.suffix = fmt.Sprintf(" on all %d traces", len(comparisons))
+		k.suffix = fmt.Sprintf(" on all %d traces", len(comparisons)) + caveats
 		return k
 	}
+	k.suffix += caveats
 	k.choose(len(rows), func(i int) (*Result, float64) {
 		r := rows[i]
 		return &Result{Policy: r.Policy, Knowledge: r.Knowledge, Exposure: r.Exposure}, value(r)
@@ -242,6 +244,8 @@ func (k *claim) part(c *claimed, first bool) string {
 		}
 	case first && k.unit == "cost":
 		return c.name + " " + k.verb() + " " + value
+	case first && value == "1":
+		return c.name + " " + k.verb() + " 1 " + strings.TrimSuffix(k.unit, "s")
 	case first:
 		return c.name + " " + k.verb() + " " + value + " " + k.unit
 	}

@@ -195,7 +195,7 @@ func provenance(comparisons []Comparison) (lines []string) {
 func ignoredNotes(comparisons []Comparison) (lines []string) {
 	for i := range comparisons {
 		if t := &comparisons[i].Trace; t.Ignored > 0 {
-			lines = append(lines, fmt.Sprintf("%s: no figure counts all constraints of %d items", t.Name, t.Ignored))
+			lines = append(lines, fmt.Sprintf("%s: no figure counts all constraints of %s", t.Name, Plural(t.Ignored, "item")))
 		}
 	}
 	return lines
@@ -216,7 +216,7 @@ func fallbackNotes(comparisons []Comparison) (lines []string) {
 	}
 	for _, cause := range sortedKeys(causes) {
 		if causes[cause] > 0 {
-			lines = append(lines, fmt.Sprintf("not decided by %s: %d items", cause, causes[cause]))
+			lines = append(lines, fmt.Sprintf("not decided by %s: %s", cause, Plural(causes[cause], "item")))
 		}
 	}
 	return lines

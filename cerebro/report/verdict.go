@@ -73,6 +73,7 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 	if len(list) > 1 {
 		v.Text = strings.TrimSuffix(v.Text, ".") + fmt.Sprintf(" (means over %d traces).", len(list))
 	}
+	v.Text = strings.TrimSuffix(v.Text, ".") + caveatsOf(list) + "."
 	v.Next, v.Command = next(list, paths, subject, free, worth)
 	return v
 }

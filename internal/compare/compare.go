@@ -295,7 +295,7 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			}
 		}
 		head.Seed, head.Orders, head.Retry = c.opt.Seed, c.opt.Orders, c.opt.Retry
-		head.Moving = c.moves()
+		head.Moving, head.Again = c.moves(), c.again(t)
 		limit, err := c.limit(ctx, i, head.Deletes, &out)
 		if err != nil {
 			return Result{}, err

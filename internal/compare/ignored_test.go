@@ -35,6 +35,65 @@ func TestPlanOfIgnoredItems(t *testing.T) {
 	p.Proven = true
 	r := p.Report(report.Trace{})
 	require.Positive(t, r.Trace.Ignored)
-	require.Contains(t, r.Plan.result(r.Trace.Ignored), "proven optimal without the constraints of ")
-	require.Equal(t, "proven optimal", r.Plan.result(0))
+	require.Contains(t, report.Qualified(r.Plan.result(), r.Trace.Ignored, 0), "proven optimal without the constraints of ")
+	require.Equal(t, "proven optimal", report.Qualified(r.Plan.result(), 0, 0))
+}
+
+// Each result of a plan has the number of items without all of their constraints, and of those that must not move and are
+// placed again.
+func TestCaveatsOfPlans(t *testing.T) {
+	tr := city()
+	tr.Source["ignored"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	tr.Source["fixed"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	p, err := NewPlan(t.Context(), tr.FromEmpty(), plan.Options{})
+	require.NoError(t, err)
+	ignored := report.Plural(p.Ignored(), "item")
+	for _, c := range []struct {
+		proven, leftOut bool
+		want            string
+	}{
+		{true, false, "proven optimal without the constraints of " + ignored + ", with 1 item placed again that must not move"},
+		{false, false, "not proven, without the constraints of " + ignored + ", with 1 item placed again that must not move"},
+		{false, true, "incomplete, without the constraints of " + ignored + ", with 1 item placed again that must not move"},
+	} {
+		r := p.Report(report.Trace{Name: "city"})
+		r.Plan.Proven, r.Plan.Unplaced = c.proven, 0
+		if c.leftOut {
+			r.Plan.Unplaced = 1
+		}
+		var out strings.Builder
+		require.NoError(t, Plans{r}.Print(&out, false))
+		require.Contains(t, out.String(), "  "+c.want+"\n")
+	}
+	p, err = NewPlan(t.Context(), tr, plan.Options{})
+	require.NoError(t, err)
+	require.Zero(t, p.Again(), "it stays")
+}
+
+// The headline of a comparison has the same numbers.
+func TestCaveatsOfComparisons(t *testing.T) {
+	tr := city()
+	tr.Source["ignored"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	tr.Source["fixed"] = map[string]any{tr.Requests[0].Name: "its volumes", tr.Requests[1].Name: "its volumes"}
+	_, result := compareCity(t, tr, Options{Repack: true}, "firstfit", Current)
+	require.Regexp(t, `, without the constraints of 1 item, with 2 items placed again that must not move\.`, report.Summary(result.Comparisons))
+	require.Regexp(t, `, without the constraints of 1 item, with 2 items placed again that must not move\.`, result.Comparisons[0].Summary())
+	_, result = compareCity(t, tr, Options{}, "firstfit", Current)
+	require.NotContains(t, report.Summary(result.Comparisons), "placed again")
+}
+
+// Of one thing, notes and headlines are in the singular.
+func TestNotesOfOne(t *testing.T) {
+	tr := city()
+	tr.Source["ignored"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	tr.Source["fixed"] = map[string]any{tr.Requests[0].Name: "its volumes"}
+	_, result := compareCity(t, tr, Options{Repack: true}, "firstfit", Current)
+	require.Contains(t, strings.Join(result.Notes, "\n"), "city: 1 item must not move, as trace.yaml says; this comparison places it again")
+	var out strings.Builder
+	require.NoError(t, report.Table(&out, result.Comparisons, report.Options{}))
+	require.Contains(t, out.String(), "\ncity: no figure counts all constraints of 1 item\n")
+	out.Reset()
+	require.NoError(t, (&Rebalanced{Fixed: 1, Items: 1, start: &Start{t: tr}}).Print(&out))
+	require.Contains(t, out.String(), "fixed     1 item must not move\n")
+	require.Contains(t, out.String(), "% of 1 item; at least")
 }

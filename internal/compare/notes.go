@@ -50,8 +50,10 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	default:
 		r.add("%s: each policy places %s again, in the order of its lines", t.Name, the)
 	}
-	fixed, _ := t.Fixed()
-	if n := len(fixed); n > 0 && c.opt.Repack {
+	switch n := c.again(t); {
+	case n == 1:
+		r.add("%s: 1 item must not move, as trace.yaml says; this comparison places it again, sigma rebalance does not", t.Name)
+	case n > 1:
 		r.add("%s: %d items must not move, as trace.yaml says; this comparison places them again, sigma rebalance does not", t.Name, n)
 	}
 	if !named {
@@ -74,6 +76,15 @@ func (c *comparison) notePlaced(r *Result, i int) {
 		r.add("%s: %s %d machines could be drained, with their items (%d) moved to others in use: %s and %d more",
 			t.Name, stands, n, moved, strings.Join(drained[:most], ", "), n-most)
 	}
+}
+
+// again is the number of items that must not move and that the policies place again.
+func (c *comparison) again(t *trace.Trace) int {
+	fixed, _ := t.Fixed()
+	if !c.opt.Repack {
+		return 0
+	}
+	return len(fixed)
 }
 
 // noteBounds notes where the bound is stronger than volume alone.

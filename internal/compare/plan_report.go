@@ -35,7 +35,7 @@ type Planned struct {
 
 // Report returns the figures of a plan of the trace that head describes.
 func (p *Plan) Report(head report.Trace) PlanReport {
-	head.Ignored = p.Ignored()
+	head.Ignored, head.Again = p.Ignored(), p.Again()
 	out := PlanReport{head, p.Bound, Planned{
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
 		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
@@ -57,11 +57,7 @@ func (p *Plan) Report(head report.Trace) PlanReport {
 // Ignored is the number of items that the plan places without all of their constraints: those of an app of which the
 // trace marks some items so. Items that stay where they are do not count.
 func (p *Plan) Ignored() (items int) {
-	ignored, _ := p.t.Ignored() // the error is reported where the trace is read
-	apps := map[int32]bool{}
-	for _, q := range p.t.Requests {
-		apps[q.App] = apps[q.App] || ignored[q.Name] != nil
-	}
+	apps := IgnoredApps(p.t)
 	for _, e := range p.t.Events {
 		if apps[p.t.Requests[e.Request].App] {
 			items += int(e.Count)
@@ -70,12 +66,25 @@ func (p *Plan) Ignored() (items int) {
 	return items
 }
 
-// Optimal describes a proven plan in words, with the number of items of which not all constraints count.
-func Optimal(ignored int) string {
-	if ignored > 0 {
-		return "proven optimal without the constraints of " + report.Plural(ignored, "item")
+// Again is the number of items that must not move and that the plan places again.
+func (p *Plan) Again() (items int) {
+	fixed, _ := p.t.Fixed() // the same
+	for _, e := range p.t.Events {
+		if fixed[p.t.Requests[e.Request].Name] != nil {
+			items += int(e.Count)
+		}
 	}
-	return "proven optimal"
+	return items
+}
+
+// IgnoredApps are the apps of which a trace lacks constraints of some items.
+func IgnoredApps(t *trace.Trace) map[int32]bool {
+	ignored, _ := t.Ignored() // the error is reported where the trace is read
+	apps := map[int32]bool{}
+	for _, q := range t.Requests {
+		apps[q.App] = apps[q.App] || ignored[q.Name] != nil
+	}
+	return apps
 }
 
 // Plans are the reports of several traces.
@@ -94,7 +103,7 @@ func (plans Plans) Print(out io.Writer, timing bool) error {
 			seconds = fmt.Sprintf("\t%.2f", p.Plan.Seconds)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Plan.Placed+p.Plan.Unplaced+p.Plan.Standing, p.Plan.Machines, p.Plan.Cost,
-			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, p.Plan.result(p.Trace.Ignored))
+			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, report.Qualified(p.Plan.result(), p.Trace.Ignored, p.Trace.Again))
 	}
 	return w.Flush()
 }
@@ -124,10 +133,10 @@ func (plans Plans) Incomplete() error {
 }
 
 // result describes in words whether a plan is proven.
-func (p *Planned) result(ignored int) string {
+func (p *Planned) result() string {
 	switch {
 	case p.Proven:
-		return Optimal(ignored)
+		return report.Optimal
 	case p.Unplaced > 0:
 		return "incomplete"
 	}

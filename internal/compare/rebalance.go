@@ -343,9 +343,9 @@ var shares = []float64{.1, .2, .5, 1, 2, 3, 5, 10, 20, 50}
 // Print writes the figures, and machines freed against items moved.
 func (r *Rebalanced) Print(out io.Writer) error {
 	fmt.Fprintf(out, "machines  %d → %d (bound %d, %s)\n", r.MachinesBefore, r.MachinesAfter, r.Bound, r.Method)
-	fmt.Fprintf(out, "moves     %d, %.2f %% of %d items; at least %d\n", r.Moves, r.MovesPercent, r.Items, r.LeastMoves)
+	fmt.Fprintf(out, "moves     %d, %.2f %% of %s; at least %d\n", r.Moves, r.MovesPercent, report.Plural(r.Items, "item"), r.LeastMoves)
 	if r.Fixed > 0 {
-		fmt.Fprintf(out, "fixed     %d items must not move\n", r.Fixed)
+		fmt.Fprintf(out, "fixed     %s must not move\n", report.Plural(r.Fixed, "item"))
 	}
 	if r.LetIn != nil {
 		fmt.Fprintf(out, "let in    %d of %d waiting items\n", *r.LetIn, *r.LetIn+*r.LeftOut)

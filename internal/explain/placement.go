@@ -217,7 +217,11 @@ func reasonText(inst *binpack.Instance, app binpack.App, r binpack.Reason) (name
 	}
 	switch r.Kind {
 	case binpack.TooSmall:
-		return "capacity", "too little " + inst.Dimensions[r.Index].Name + " is free"
+		name := inst.Dimensions[r.Index].Name
+		if app.Demand[r.Index] == 0 {
+			return "capacity", "more " + name + " is in use than there is: Sigma places nothing there, also what asks for none"
+		}
+		return "capacity", "too little " + name + " is free"
 	case binpack.NoDevice:
 		return "devices", "no " + inst.Dimensions[r.Index].Name + " has the share free"
 	case binpack.WrongType:

@@ -21,6 +21,7 @@ type Pod struct {
 	Pod     string           `json:"pod"`
 	Node    string           `json:"node"` // its node, past or present; empty = it waits
 	Waits   string           `json:"waits,omitempty"`
+	Gates   []string         `json:"gates,omitempty"` // for which it waits, before a scheduler tries it
 	Log     *ledger.Decision `json:"log,omitempty"`
 	LogFile string           `json:"logFile,omitempty"` // of a log of several
 	Line    int              `json:"line,omitempty"`
@@ -49,7 +50,7 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	}
 	e := &cerebro.Explanation{App: app, Machines: state.Active(), Offered: state.Size(), Explanation: ranking}
 	v := &Pod{
-		Pod: q.Pod, Node: q.Node, Waits: q.Waits, Log: q.Decision, LogFile: q.File, Line: q.Line, Filters: q.Beyond,
+		Pod: q.Pod, Node: q.Node, Waits: q.Waits, Gates: q.Gates, Log: q.Decision, LogFile: q.File, Line: q.Line, Filters: q.Beyond,
 		Compared: e.Candidates, decision: decisionOf(state.Instance(), e),
 	}
 	v.Candidates, v.Elapsed, v.NoWindow = len(q.Allowed), elapsed, noWindow

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -17,7 +18,7 @@ func (v *Pod) Print(out io.Writer) error {
 	line("pod", "%s, %s", v.Pod, v.stateText())
 	line("decided", "%s", v.decidedText())
 	v.about(line)
-	line("fleet", "%s, %d of %d nodes in use", v.Fleet, v.InUse, v.Offered)
+	line("fleet", "%s, %d of %s in use", v.Fleet, v.InUse, report.Plural(v.Offered, "node"))
 	v.printRejected(w, "nodes")
 	fmt.Fprintln(w, "a node counts once, by the first reason in the order capacity, selector or condition, limit, rules, spread")
 	if v.Compared < v.Candidates {
@@ -81,6 +82,8 @@ func (v *Pod) podRemarks() []string {
 		list = append(list, fmt.Sprintf("It stands on %s, and would go to %s now.", v.Node, v.Chosen.Machine))
 	case v.Node != "":
 		list = append(list, fmt.Sprintf("It stands on %s; no node would take it now.", v.Node))
+	case len(v.Gates) > 0:
+		list = append(list, "It waits for its scheduling gates, and no scheduler tries it before: "+strings.Join(v.Gates, ", ")+".")
 	case v.Waits != "":
 		list = append(list, "It waits. Its scheduler says: "+v.Waits)
 	default:

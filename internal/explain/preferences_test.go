@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -63,5 +64,62 @@ func TestPodNamesItsPreference(t *testing.T) {
 		if err != nil || !strings.Contains(string(data), `"softScore":`) || !strings.Contains(string(data), `"price":`) {
 			t.Errorf("%s %v", data, err)
 		}
+	}
+}
+
+// cluster has a node with 2 cpu and 1 fpga, of which 2 are in use.
+func cluster(t *testing.T) *ledger.Ledger {
+	t.Helper()
+	l := ledger.New()
+	for _, e := range []*ledger.Event{
+		{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "fixed"}},
+		{Kind: ledger.KindNode, Node: "a", Machine: &ledger.Machine{Capacity: map[string]int64{"cpu": 2, "fpga": 1}}},
+		{Kind: ledger.KindApp, App: "web", Spec: &ledger.App{Group: "web", Demand: map[string]int64{"cpu": 1}}},
+		{Kind: ledger.KindApp, App: "job", Spec: &ledger.App{Group: "job", Demand: map[string]int64{"fpga": 2}}},
+		{Kind: ledger.KindPlace, Pod: "shop/job-1", UID: "1", App: "job", Node: "a"},
+	} {
+		if err := l.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func printedPod(t *testing.T, q *snapshot.Question) string {
+	t.Helper()
+	found, err := PolicyNamed(&compare.Catalog{}, "bestfit", q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := OfPod(q, found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := pod.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// A node with more of a resource in use than it has is named so to a pod that does not ask for the resource.
+func TestResourceThatIsNotAskedFor(t *testing.T) {
+	l := cluster(t)
+	text := printedPod(t, &snapshot.Question{Pod: "shop/web-1", App: "web", State: l, Allowed: l.Fits(l.AppIndex("web"), nil)})
+	if !strings.Contains(text, "capacity 1 more fpga is in use than there is: Sigma places nothing there, also what asks for none") || strings.Contains(text, "too little") || !strings.Contains(text, "1 of 1 node in use") {
+		t.Error(text)
+	}
+	text = printedPod(t, &snapshot.Question{Pod: "shop/job-2", App: "job", State: l, Allowed: l.Fits(l.AppIndex("job"), nil)})
+	if !strings.Contains(text, "capacity 1 too little fpga is free") {
+		t.Error(text)
+	}
+}
+
+// A pod with scheduling gates waits for these.
+func TestPodNamesItsGates(t *testing.T) {
+	l := cluster(t)
+	text := printedPod(t, &snapshot.Question{Pod: "shop/web-1", App: "web", State: l, Waits: "blocked", Gates: []string{"example.com/quota", "example.com/team"}})
+	if !strings.Contains(text, "It waits for its scheduling gates, and no scheduler tries it before: example.com/quota, example.com/team.") || strings.Contains(text, "blocked") {
+		t.Error(text)
 	}
 }

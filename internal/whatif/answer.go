@@ -34,6 +34,7 @@ type State struct {
 	Proven bool `json:"proven"`
 	// Ignored is the number of items that are placed without all of their constraints.
 	Ignored int `json:"ignored,omitempty"`
+	again   int // items that must not move and are placed again
 }
 
 // An AppLeft is an app that no longer fits.
@@ -50,6 +51,8 @@ type Loss struct {
 	Nodes    int    `json:"nodes"` // in use afterwards
 	Tried    int    `json:"tried"` // machines that hold an item: all
 	Harmless int    `json:"harmless"`
+	// As in State, of all that are tried.
+	ignored, again int
 }
 
 // An Answer is the number of machines needed, the items that do not fit, and the reasons.
@@ -64,6 +67,7 @@ type Answer struct {
 	Relaxed  []Relaxed `json:"relaxed"`
 	// Together let all items in where nothing alone does.
 	Together []string `json:"together,omitempty"`
+	only     string   // the machine whose loss is not tried
 }
 
 func (o *Options) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, error) {
@@ -78,7 +82,7 @@ func (o *Options) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, erro
 }
 
 func state(t *trace.Trace, p *compare.Plan) State {
-	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven, p.Ignored()}
+	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven, p.Ignored(), p.Again()}
 	if p.Unplaced > 0 {
 		s.Proven = tooLittle(t)
 	}
@@ -123,20 +127,21 @@ func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, 
 		return nil, err
 	}
 	a.Now = state(t, now)
-	changed, err := q.apply(t)
+	s, err := q.apply(t)
 	if err != nil {
 		return nil, err
 	}
+	changed := s.t
 	then, err := o.plan(ctx, changed)
 	if err != nil {
 		return nil, err
 	}
 	a.Then = state(changed, then)
+	a.Then.again += s.again
 	if q.Lose > 0 && then.Unplaced == 0 {
 		if changed, then, err = o.lose(ctx, changed, then, a); err != nil {
 			return nil, err
 		}
-		a.Then = state(changed, then)
 	}
 	for app, n := range leftOut(changed, then) {
 		a.NotFit = append(a.NotFit, AppLeft{changed.Instance.Apps[app].Name, n})
@@ -148,17 +153,26 @@ func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, 
 }
 
 // lose tries the loss of each machine of a plan that leaves nothing out, and returns the worst: most items
-// without a place, then the highest cost.
+// without a place, then the highest cost. The loss of the only machine is not tried.
 func (o *Options) lose(ctx context.Context, t *trace.Trace, p *compare.Plan, a *Answer) (*trace.Trace, *compare.Plan, error) {
 	full, err := stand(t, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	a.Loss = &Loss{}
+	positions, only := newSite(full).positions(), full.Instance.Machines
+	if len(only) == 1 && only[0].Count == 1 && len(positions) == 1 {
+		a.only = full.MachineName(0, 0)
+		return t, p, nil
+	}
+	apps, all := compare.IgnoredApps(t), a.Then
+	all.Ignored = 0
+	all.add(apps, full, full.Placed)
+	a.Loss = &Loss{ignored: all.Ignored, again: all.again}
 	var worst *compare.Plan
 	var after *trace.Trace
+	var where position
 	alike := map[string]*compare.Plan{}
-	for _, at := range newSite(full).positions() {
+	for _, at := range positions {
 		a.Loss.Tried++
 		key := looks(full, at)
 		q, known := alike[key]
@@ -166,9 +180,6 @@ func (o *Options) lose(ctx context.Context, t *trace.Trace, p *compare.Plan, a *
 		if !known {
 			lost = newSite(full)
 			lost.loseMachine(at)
-			if len(lost.t.Instance.Machines) == 0 {
-				return nil, nil, fmt.Errorf("--lose 1: %s is the only machine", full.MachineName(at.line, at.index))
-			}
 			if q, err = o.plan(ctx, lost.t); err != nil {
 				return nil, nil, err
 			}
@@ -180,13 +191,31 @@ func (o *Options) lose(ctx context.Context, t *trace.Trace, p *compare.Plan, a *
 		if known || worst != nil && cmp.Or(cmp.Compare(worst.Unplaced, q.Unplaced), cmp.Compare(worst.Cost, q.Cost)) >= 0 {
 			continue
 		}
-		worst, after = q, lost.t
+		worst, after, where = q, lost.t, at
 		a.Loss.Node, a.Loss.Moved, a.Loss.LeftOut, a.Loss.Nodes = full.MachineName(at.line, at.index), q.Placed+q.Unplaced, q.Unplaced, q.Machines
 	}
 	if worst == nil {
 		return nil, nil, fmt.Errorf("--lose 1: no machine holds an item")
 	}
+	before := a.Then
+	a.Then = state(after, worst)
+	a.Then.Ignored, a.Then.again = before.Ignored, before.again
+	a.Then.add(apps, full, slices.DeleteFunc(slices.Clone(t.Placed), func(p trace.Placed) bool { return position{p.Line, p.Index} != where }))
 	return after, worst, nil
+}
+
+// add counts the items of some lines of placed.csv as placed again; apps are those without all of their constraints.
+func (s *State) add(apps map[int32]bool, t *trace.Trace, placed []trace.Placed) {
+	fixed, _ := t.Fixed() // "sigma rebalance" reports the error
+	for _, p := range placed {
+		q := t.Requests[p.Request]
+		if apps[q.App] {
+			s.Ignored += int(p.Count)
+		}
+		if fixed[q.Name] != nil {
+			s.again += int(p.Count)
+		}
+	}
 }
 
 // looks describes a machine and its items: the loss of machines that look alike is the same.
@@ -244,7 +273,7 @@ func (s *State) result() string {
 	case s.LeftOut > 0:
 		return "does not fit"
 	case s.Proven:
-		return compare.Optimal(s.Ignored)
+		return report.Optimal
 	}
 	return "not proven"
 }
@@ -257,7 +286,7 @@ func (a *Answer) Print(out io.Writer) error {
 		name string
 		State
 	}{{"now", a.Now}, {strings.ReplaceAll(a.Question, "--", ""), a.Then}} {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%d\t%s\n", row.name, row.Items, row.Nodes, row.Cost, row.Bound.Machines, row.Bound.Cost, row.LeftOut, row.result())
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%d\t%s\n", row.name, row.Items, row.Nodes, row.Cost, row.Bound.Machines, row.Bound.Cost, row.LeftOut, report.Qualified(row.result(), row.Ignored, row.again))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -265,12 +294,14 @@ func (a *Answer) Print(out io.Writer) error {
 	if a.At != nil {
 		fmt.Fprintf(out, "\nItems leave: this is the time of the largest demand, %g s.\n", *a.At)
 	}
-	if strings.Contains(a.Question, "--lose") && a.Loss == nil {
+	if a.only != "" {
+		fmt.Fprintf(out, "\nloss: not tried: %s is the only node, and without it no item has a place.\n", a.only)
+	} else if strings.Contains(a.Question, "--lose") && a.Loss == nil {
 		fmt.Fprint(out, "\nloss: not tried, since items have no place before it.\n")
 	}
 	if l := a.Loss; l != nil {
-		fmt.Fprintf(out, "\nloss: %d of %s can fail alone and all items find a place. The worst is %s: %s for another node, %d without a place, %s in use then.\n",
-			l.Harmless, report.Plural(l.Tried, "node"), l.Node, report.Plural(l.Moved, "item"), l.LeftOut, report.Plural(l.Nodes, "node"))
+		fmt.Fprintf(out, "\nloss: %d of %s can fail alone and %s. The worst is %s: %s for another node, %d without a place, %s in use then.\n",
+			l.Harmless, report.Plural(l.Tried, "node"), report.Qualified("all items find a place", l.ignored, l.again), l.Node, report.Plural(l.Moved, "item"), l.LeftOut, report.Plural(l.Nodes, "node"))
 	}
 	if len(a.NotFit) > 0 {
 		var apps []string

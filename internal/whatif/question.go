@@ -111,7 +111,7 @@ func (q *Question) String() string {
 }
 
 // apply makes the changes except for the loss.
-func (q *Question) apply(t *trace.Trace) (*trace.Trace, error) {
+func (q *Question) apply(t *trace.Trace) (*site, error) {
 	s := newSite(t)
 	share, err := q.percent()
 	if err != nil {
@@ -151,7 +151,7 @@ func (q *Question) apply(t *trace.Trace) (*trace.Trace, error) {
 	if total := sum(s.items()); total > most {
 		return nil, fmt.Errorf("the trace would have %d items, more than %d", total, most)
 	}
-	return s.t, nil
+	return s, nil
 }
 
 // more apportions a growth of all items by percent over the apps: each app grows by the whole part of its own share, and

@@ -13,6 +13,7 @@ import (
 type site struct {
 	t       *trace.Trace
 	arrived int // requests of ours, which are numbered
+	again   int // items that must not move and wait for another machine
 }
 
 func newSite(t *trace.Trace) *site {
@@ -83,6 +84,7 @@ type position struct{ line, index int32 }
 // clear makes the items of a machine wait for another.
 func (s *site) clear(at position) {
 	gone := make([]int64, len(s.t.Instance.Apps))
+	fixed, _ := s.t.Fixed()
 	s.t.Placed = slices.DeleteFunc(s.t.Placed, func(p trace.Placed) bool {
 		if (position{p.Line, p.Index}) != at {
 			return false
@@ -90,6 +92,9 @@ func (s *site) clear(at position) {
 		q := &s.t.Requests[p.Request]
 		q.Count -= p.Count
 		gone[q.App] += int64(p.Count)
+		if fixed[q.Name] != nil {
+			s.again += int(p.Count)
+		}
 		return true
 	})
 	for app, n := range gone {

@@ -391,15 +391,3 @@ func TestLossAgainstEverything(t *testing.T) {
 	}
 	require.Greater(t, harm, 10)
 }
-
-// Items of an app with constraints that the trace does not have are counted beside the answer.
-func TestIgnored(t *testing.T) {
-	tr := shop()
-	tr.Source = map[string]any{"ignored": map[string]any{tr.Requests[0].Name: "its volumes"}}
-	app := tr.Instance.Apps[tr.Requests[0].App].Name
-	a := ask(t, tr, Question{Apps: []string{app + "=+1"}})
-	require.Equal(t, 4, a.Now.Ignored)
-	require.Equal(t, 5, a.Then.Ignored)
-	a.Then.Proven, a.Then.LeftOut = true, 0
-	require.Equal(t, "proven optimal without the constraints of 5 items", a.Then.result())
-}

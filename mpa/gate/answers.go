@@ -175,6 +175,9 @@ func (l *link) serverEnds(err error) {
 	l.dead = true
 	defer l.flush()
 	if !l.settled {
+		if errors.Is(err, http2.ErrFrameTooLarge) { // as the first bytes of HTTP/1 read
+			err = errors.New("the target does not speak HTTP/2")
+		}
 		l.proxy.failed(err)
 		_ = l.client.framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: MostLimit})
 		_ = l.client.framer.WriteSettingsAck()

@@ -244,3 +244,62 @@ func TestLastAnswerIsWhole(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 	require.Equal(t, size, got)
 }
+
+// Line feeds without carriage returns end no head: a caller with them is answered at once, not when the time for heads is
+// over, and so is one whose server sends them.
+func TestBareLineFeeds(t *testing.T) {
+	for name, raw := range map[string]string{
+		"only":                   "GET / HTTP/1.1\nHost: a\n\n",
+		"after the request line": "GET / HTTP/1.1\r\nHost: a\n\n",
+		"after the first field":  "GET / HTTP/1.1\r\nHost: a\r\nX: y\n\n",
+		"before the request":     "\r\n\nGET / HTTP/1.1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, outer := proxied(t, open(t, func(*Options) {}), func(o *ProxyOptions) { o.Target = "http://127.0.0.1:1" })
+			c := dialled(t, outer, raw)
+			require.NoError(t, c.SetDeadline(time.Now().Add(headTime/2)))
+			text, err := io.ReadAll(c)
+			require.NoError(t, err)
+			require.Regexp(t, "^HTTP/1.1 400 ", string(text))
+		})
+	}
+	for name, raw := range map[string]string{
+		"only":            "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+		"after the field": "HTTP/1.1 200 OK\r\nContent-Length: 0\n\n",
+	} {
+		t.Run("answer, "+name, func(t *testing.T) {
+			server := answering(t, func(c net.Conn) {
+				skipHead(bufio.NewReader(c))
+				_, _ = io.WriteString(c, raw)
+			})
+			_, outer := proxied(t, open(t, func(*Options) {}), func(o *ProxyOptions) { o.Target = server })
+			c := dialled(t, outer, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			require.NoError(t, c.SetDeadline(time.Now().Add(headTime/2)))
+			head := make([]byte, len("HTTP/1.1 502"))
+			_, err := io.ReadFull(c, head)
+			require.NoError(t, err)
+			require.Equal(t, "HTTP/1.1 502", string(head))
+		})
+	}
+}
+
+// A server of HTTP/1 that is called by HTTP/2 is reported as one.
+func TestServerWithoutTwo(t *testing.T) {
+	server := answering(t, func(c net.Conn) {
+		_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	})
+	failures := make(chan error, 1)
+	_, outer := proxied(t, open(t, func(*Options) {}), func(o *ProxyOptions) {
+		o.Target = server
+		o.Failed = func(err error) {
+			select {
+			case failures <- err:
+			default:
+			}
+		}
+	})
+	s := twoDialled(t, outer, http2.ClientPreface)
+	awaitSettings(t, s)
+	askTwo(t, s)
+	require.EqualError(t, <-failures, "the target does not speak HTTP/2")
+}

@@ -150,6 +150,8 @@ func (c *conn) readHead() ([]byte, error) {
 			return nil, errHeadLarge
 		case len(b) > 0 && !tokens[b[0]] && b[0] != '\r':
 			return nil, refuse(http.StatusBadRequest, "this is no request of HTTP")
+		case bareFeed(b, searched): // no end of a head may follow
+			return nil, refuse(http.StatusBadRequest, "the request's head has a bare line feed")
 		case !c.in.room():
 			return nil, refuse(http.StatusServiceUnavailable, "too many bytes are held")
 		}

@@ -69,6 +69,19 @@ func endOfHead(b []byte) int {
 	return 0
 }
 
+// bareFeed reports whether b has a line feed without a carriage return, at from or behind it.
+func bareFeed(b []byte, from int) bool {
+	for at := from; ; at++ {
+		n := bytes.IndexByte(b[at:], '\n')
+		if n < 0 {
+			return false
+		}
+		if at += n; at == 0 || b[at-1] != '\r' {
+			return true
+		}
+	}
+}
+
 // parseRequest reads the head of a request. It refuses everything that two programs may frame
 // differently (RFC 9112, sections 2.2, 5 and 6): bare line feeds, folded fields, lengths that
 // contradict each other, codings other than chunked.

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -37,10 +36,11 @@ func (x *exchange) readAnswer(sent error) (*head, error) {
 	}
 	for searched := 0; ; {
 		b := x.up.bytes()
-		if line := bytes.IndexByte(b, '\n'); line == 0 || line > 0 && b[line-1] != '\r' {
+		n := endOfHead(b[searched:])
+		if n == 0 && bareFeed(b, searched) { // no end of a head may follow
 			return nil, errors.New("the answer's head has a bare line feed")
 		}
-		if n := endOfHead(b[searched:]); n > 0 {
+		if n > 0 {
 			a, err := parseAnswer(b[:searched+n])
 			x.bodyEnded(time.Now()) // the server may answer to the part that it got
 			if err != nil || a.status >= 200 || a.status == http.StatusSwitchingProtocols {

@@ -51,6 +51,8 @@ func Movable(pod *v1.Pod, ceiling time.Duration, others *Others) (reason string)
 	switch controller := metav1.GetControllerOfNoCopy(pod); {
 	case !Moves(pod):
 		return "it is part of its node"
+	case controller == nil && localStorage(pod):
+		return "it has no controller that would replace it, and it has local storage"
 	case controller == nil:
 		return "it has no controller that would replace it"
 	case Ended(pod):

@@ -44,6 +44,10 @@ func TestMovable(t *testing.T) {
 	}{
 		{"plain", func(*v1.Pod) {}, ""},
 		{"bare", func(p *v1.Pod) { p.OwnerReferences = nil }, "no controller"},
+		{"bare, with local data", func(p *v1.Pod) {
+			p.OwnerReferences = nil
+			volume(v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{}})(p)
+		}, "no controller that would replace it, and it has local storage"},
 		{"owned, not controlled", func(p *v1.Pod) { p.OwnerReferences[0].Controller = nil }, "no controller"},
 		{"DaemonSet", owned("DaemonSet"), "part of its node"},
 		{"static", owned("Node"), "part of its node"},

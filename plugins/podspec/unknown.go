@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -62,12 +63,18 @@ var notRead = func() map[reflect.Type][]int {
 	return of
 }()
 
-// extra names a field that is set and not read; "" if there is none.
+// nameOfField is the name of a field in a manifest.
+func nameOfField(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// extra names a field, as in a manifest, that is set and not read; "" if there is none.
 func extra[T any](object *T) string {
 	v := reflect.ValueOf(object).Elem()
 	for _, i := range notRead[v.Type()] {
 		if f := v.Field(i); !f.IsZero() && (f.Kind() != reflect.Slice || f.Len() > 0) {
-			return v.Type().Field(i).Name
+			return nameOfField(v.Type().Field(i))
 		}
 	}
 	return ""

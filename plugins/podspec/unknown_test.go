@@ -228,3 +228,15 @@ func TestNoSelector(t *testing.T) {
 	require.Empty(t, o.Unknown(none))
 	require.Equal(t, "its anti-affinity, which selects shop/agent, a part of its node", o.Unknown(all))
 }
+
+// Fields have the names that they have in a manifest.
+func TestNamesOfFields(t *testing.T) {
+	term := v1.PodAffinityTerm{TopologyKey: v1.LabelHostname, MatchLabelKeys: []string{"pod-template-hash"}}
+	require.Equal(t, "by matchLabelKeys", unknownTerm(&term))
+	for what := range notRead {
+		object := reflect.New(what).Elem()
+		for _, i := range notRead[what] {
+			require.Regexp(t, "^[a-z][A-Za-z]*$", nameOfField(object.Type().Field(i)))
+		}
+	}
+}

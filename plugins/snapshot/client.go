@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,7 +70,7 @@ func (a Access) Config() (*rest.Config, error) {
 	config, err := loaded.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no kubeconfig: give --kubeconfig, set KUBECONFIG, or put one in ~/.kube/config")
+		return nil, noKubeconfig()
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -75,6 +78,20 @@ func (a Access) Config() (*rest.Config, error) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.QPS, config.Burst = 50, 100
 	return config, nil
+}
+
+// noKubeconfig is the error where nothing configures a client; it names the first file of KUBECONFIG that does not exist.
+func noKubeconfig() error {
+	list := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if list == "" {
+		return errors.New("no kubeconfig: give --kubeconfig, set KUBECONFIG, or put one in ~/.kube/config")
+	}
+	for _, file := range filepath.SplitList(list) {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no kubeconfig: KUBECONFIG names %s, which does not exist", file)
+		}
+	}
+	return fmt.Errorf("no kubeconfig: KUBECONFIG names %s, which has no cluster", list)
 }
 
 // NewClient prepares a client of a cluster that others have connected to; timeout is that of one

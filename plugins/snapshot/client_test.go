@@ -220,10 +220,18 @@ func TestErrorsSayWhat(t *testing.T) {
 }
 
 func TestConnectErrors(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	none, empty := filepath.Join(t.TempDir(), "none"), filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	t.Setenv("KUBECONFIG", none)
 	_, err := Connect(Access{})
-	require.EqualError(t, err, "no kubeconfig: give --kubeconfig, set KUBECONFIG, or put one in ~/.kube/config")
+	require.EqualError(t, err, "no kubeconfig: KUBECONFIG names "+none+", which does not exist")
+	t.Setenv("KUBECONFIG", empty+string(filepath.ListSeparator)+none)
+	_, err = Connect(Access{})
+	require.EqualError(t, err, "no kubeconfig: KUBECONFIG names "+none+", which does not exist")
+	t.Setenv("KUBECONFIG", empty)
+	_, err = Connect(Access{})
+	require.EqualError(t, err, "no kubeconfig: KUBECONFIG names "+empty+", which has no cluster")
 	_, err = Connect(Access{Kubeconfig: filepath.Join(t.TempDir(), "missing")})
 	require.ErrorContains(t, err, "missing: no such file or directory")
 	path := filepath.Join(t.TempDir(), "kubeconfig")

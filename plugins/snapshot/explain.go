@@ -35,6 +35,7 @@ type Question struct {
 	Unready  map[string]string // nodes that their condition closes to the pod, with the taint
 	Beyond   []string          // requirements of the pod that only a scheduler's filters check
 	Waits    string            // the scheduler's reason; "": none is given
+	Gates    []string          // scheduling gates of a pod that waits
 	object   *v1.Pod
 	nodes    map[string]*v1.Node
 
@@ -50,7 +51,7 @@ type Question struct {
 func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Question, error) {
 	at := slices.IndexFunc(p.Pods, func(o *v1.Pod) bool { return nameOf(o) == name })
 	if at < 0 {
-		return nil, fmt.Errorf("there is no pod %s, or it has ended", name)
+		return nil, p.noPod(name)
 	}
 	pod := p.Pods[at]
 	if !podspec.Moves(pod) {
@@ -91,12 +92,30 @@ func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Quest
 	for _, name := range cluster.LeftOut(pod) {
 		q.Beyond = append(q.Beyond, "devices of "+name)
 	}
+	if unplaced(pod) {
+		for _, gate := range pod.Spec.SchedulingGates {
+			q.Gates = append(q.Gates, gate.Name)
+		}
+	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			q.Waits = c.Message
 		}
 	}
 	return q, nil
+}
+
+// noPod is the error of a question about a pod that is none of the picture's.
+func (p *Picture) noPod(name string) error {
+	const left = "which is no machine that pods share: Sigma leaves it out"
+	at := slices.IndexFunc(p.AllPods, func(o *v1.Pod) bool { return nameOf(o) == name })
+	if at < 0 {
+		return fmt.Errorf("there is no pod %s, or it has ended", name)
+	}
+	if node := p.AllPods[at].Spec.NodeName; node != "" {
+		return fmt.Errorf("%s is on the node %s, of AWS Fargate or a virtual one, %s", name, node, left)
+	}
+	return fmt.Errorf("%s waits for a node of AWS Fargate, %s", name, left)
 }
 
 // Refusal returns the taint or label that closes a node to the pod; "" if it is

@@ -62,10 +62,22 @@ func TestNodesThatAreNoMachines(t *testing.T) {
 		pod("job", "job-2", "", "1", func(p *v1.Pod) { p.Spec.SchedulerName = "fargate-scheduler" }),
 	)
 	p.leaveOut()
+	_, err := p.Ask("shop/job-1", "", "open", nil)
+	require.EqualError(t, err, "shop/job-1 is on the node fargate-1, of AWS Fargate or a virtual one, which is no machine that pods share: Sigma leaves it out")
+	_, err = p.Ask("shop/job-2", "", "open", nil)
+	require.EqualError(t, err, "shop/job-2 waits for a node of AWS Fargate, which is no machine that pods share: Sigma leaves it out")
+	_, err = p.Ask("shop/none", "", "open", nil)
+	require.EqualError(t, err, "there is no pod shop/none, or it has ended")
 	require.Len(t, p.Nodes, 1)
 	require.Len(t, p.Pods, 1)
 	require.Equal(t, []string{"nodes of AWS Fargate and virtual nodes are no machines that pods share: 2, with 3 pods, are left out"}, p.Notes)
 	require.Equal(t, map[string]string{"shop/web-1": "the anti-affinity of shop/job-1 by topology.kubernetes.io/region"}, p.ignored(""))
+
+	one := picture([]*v1.Node{node("n1"), fargateNode}, pod("web", "web-1", "n1", "1", byRegion), pod("job", "job-1", "fargate-1", "1"))
+	one.leaveOut()
+	require.Equal(t, []string{"nodes of AWS Fargate and virtual nodes are no machines that pods share: 1, with 1 pod, are left out"}, one.Notes)
+	_, notes := snap(t, one)
+	require.Contains(t, notes, "1 pod has constraints that a trace cannot express: shop/web-1: its anti-affinity by topology.kubernetes.io/region, the anti-affinity of shop/web-1 by topology.kubernetes.io/region")
 
 	plain := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"))
 	plain.leaveOut()
@@ -81,5 +93,20 @@ func TestGatedPods(t *testing.T) {
 		pod("job", "job-1", "", "1", gated), pod("job", "job-2", "", "1", gated), pod("job", "job-3", "", "1", ended))
 	p.leaveOut()
 	require.Equal(t, []string{"pods with scheduling gates do not wait for a node yet: 2, the first of them shop/job-1, are left out"}, p.Notes)
+	require.Nil(t, p.AllPods)
+
+	q, err := p.Ask("shop/job-1", "", "open", nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"example.com/quota"}, q.Gates)
+	q, err = p.Ask("shop/web-2", "", "open", nil)
+	require.NoError(t, err)
+	require.Empty(t, q.Gates)
+}
+
+// No trace has a pod whose node is gone, and a note has its name.
+func TestPodsOfNodesThatAreGone(t *testing.T) {
+	p := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"), pod("web", "web-2", "gone", "1"), pod("web", "web-3", "gone", "1"), pod("web", "web-4", "", "1"))
+	p.leaveOut()
+	require.Equal(t, []string{"pods on nodes that the cluster does not have: 2, the first of them shop/web-2 on gone, are left out"}, p.Notes)
 	require.Nil(t, p.AllPods)
 }

@@ -76,17 +76,22 @@ func noMachine(n *v1.Node) bool {
 }
 
 // leaveOut leaves out nodes that are no machines, and the pods that are there or wait for one. The constraints of others
-// still count them. It adds a note on the pods with scheduling gates, which no trace has.
+// still count them. It adds notes on the pods that no trace has: those with scheduling gates, and those of deleted nodes.
 func (p *Picture) leaveOut() {
 	gated := slices.DeleteFunc(slices.Clone(p.Pods), func(pod *v1.Pod) bool { return len(pod.Spec.SchedulingGates) == 0 || !unplaced(pod) })
 	if len(gated) > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("pods with scheduling gates do not wait for a node yet: %d, the first of them %s, are left out", len(gated), nameOf(gated[0])))
 	}
-	out := map[string]bool{}
+	out, there := map[string]bool{}, map[string]bool{"": true}
 	for _, n := range p.Nodes {
+		there[n.Name] = true
 		if noMachine(n) {
 			out[n.Name] = true
 		}
+	}
+	lost := slices.DeleteFunc(slices.Clone(p.Pods), func(pod *v1.Pod) bool { return there[pod.Spec.NodeName] })
+	if len(lost) > 0 {
+		p.Notes = append(p.Notes, fmt.Sprintf("pods on nodes that the cluster does not have: %d, the first of them %s on %s, are left out", len(lost), nameOf(lost[0]), lost[0].Spec.NodeName))
 	}
 	gone := func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] || pod.Spec.SchedulerName == fargate }
 	if len(out) == 0 && !slices.ContainsFunc(p.Pods, gone) {
@@ -96,7 +101,14 @@ func (p *Picture) leaveOut() {
 	before := len(p.Pods)
 	p.Pods = slices.DeleteFunc(p.Pods, gone)
 	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool { return out[n.Name] })
-	p.Notes = append(p.Notes, fmt.Sprintf("nodes of AWS Fargate and virtual nodes are no machines that pods share: %d, with %d pods, are left out", len(out), before-len(p.Pods)))
+	p.Notes = append(p.Notes, fmt.Sprintf("nodes of AWS Fargate and virtual nodes are no machines that pods share: %d, with %s, are left out", len(out), podsText(before-len(p.Pods))))
+}
+
+func podsText(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
 }
 
 // sort orders nodes by name and pods by age, as the trace does.

@@ -303,7 +303,11 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 		if len(ignored) > 0 {
 			t.Source["ignored"] = ignored
 			first := slices.Min(slices.Collect(maps.Keys(ignored)))
-			notes = append(notes, fmt.Sprintf("%d pods have constraints that a trace cannot express; the first is %s: %s", len(ignored), first, ignored[first]))
+			have := "have constraints that a trace cannot express; the first is"
+			if len(ignored) == 1 {
+				have = "has constraints that a trace cannot express:"
+			}
+			notes = append(notes, fmt.Sprintf("%s %s %s: %s", podsText(len(ignored)), have, first, ignored[first]))
 		}
 		notes = append(notes, r.unwell...)
 	}
