@@ -156,6 +156,9 @@ func ParseArchive(data []byte, unpacked int64) (*Trace, error) {
 // bytes.
 func LoadAll(name string, unpacked int64) ([]*Trace, error) {
 	info, err := os.Stat(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("loading traces: %w: a trace is a folder or a .tar.gz file", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("loading traces: %w", err)
 	}

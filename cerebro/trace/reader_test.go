@@ -167,6 +167,8 @@ func TestLoadFolders(t *testing.T) {
 	write("a/LICENSE", "x")
 	write("a/.hidden/x", "x")
 	write("README", "x")
+	_, err := LoadAll(filepath.Join(dir, "none"), DefaultUnpacked)
+	require.ErrorContains(t, err, "none: no such file or directory: a trace is a folder or a .tar.gz file")
 	traces, err := LoadAll(dir, DefaultUnpacked)
 	require.NoError(t, err)
 	require.Len(t, traces, 2)

@@ -62,9 +62,10 @@ func command(o *options) *cobra.Command {
 		Short: "Lets so many requests into a pod at once, and measures what it takes",
 		Long: `sigma-gate passes requests on to a server in the same pod, HTTP/1.1 and HTTP/2 without
 TLS, and lets at most --limit of them in at once. The others wait, and beyond --queue or
---wait they are answered 503 with Retry-After. Without a limit it only measures. Requests and
-answers pass as they came, but for X-Forwarded-For. A request whose caller leaves stays inside
-while the server works on it, for --abandoned at most.
+--wait they are answered 503 with Retry-After. Without a limit it measures, and bounds only
+slow callers, connections, heads and upgrades. Requests and answers pass as they came, but
+for X-Forwarded-For. A request whose caller leaves stays inside while the server works on it,
+for --abandoned at most.
 
 The limit changes while it runs: by the admin port, curl -X PUT -d 8 127.0.0.1:9901/limit,
 or by --limit-file, where the downward API writes an annotation. What is no limit is
