@@ -16,6 +16,8 @@
 //     (race_test.go).
 //   - Every server of the product is one of internal/serve (servers_test.go), which bounds
 //     connections, heads, bodies and times; the list of exceptions gives the reason of each.
+//   - Comments are in plain words: a list of phrases per package may only become shorter
+//     (words_test.go, testdata/words.txt).
 //   - No block of more than 12 equal lines is in two places (duplicates_test.go);
 //     blank lines, imports, comments and lines of punctuation do not count. The list
 //     of exceptions gives the reason of each.
