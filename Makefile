@@ -279,7 +279,7 @@ e2e-rebalance: ## the plan of a Rebalance beside the command's, 5,000 pods on 1,
 	@SIGMA_REBALANCE=$(or $(SIZE),1000x336x4) hack/e2e.sh -v -run '^TestRebalance$$'
 
 .PHONY: moves-drawn
-moves-drawn: ## moves of generated pods on a real control plane, CLUSTERS=60 ROUNDS=10: writes docs/results/moves-drawn.md (3 hours)
+moves-drawn: ## moves of generated pods on a real control plane, CLUSTERS=60 ROUNDS=10: writes docs/results/moves-drawn.md (hours)
 	@hack/moves-drawn.sh
 
 .PHONY: e2e-moves-land
