@@ -55,7 +55,7 @@ release-test: ## build, push, pull and run every image of this architecture; the
 race: ## the race detector on the packages that start goroutines; WITHOUT=k8s.io/client-go: on none that imports it
 	CGO_ENABLED=1 go test -race -short $$(hack/without.sh '$(WITHOUT)' $(RACE))
 	CGO_ENABLED=1 go test -race -short -run ServesMany ./binpack/learned/planned
-	[[ -n '$(WITHOUT)' ]] || CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./cmd/sigma
+	[[ -n '$(WITHOUT)' ]] || CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./internal/cli
 
 .PHONY: race-stress
 race-stress: ## the race detector on packages with most goroutines, ROUNDS=20 of each under load: writes docs/results/race-stress.md (an hour)

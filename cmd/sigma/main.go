@@ -1,83 +1,9 @@
+// Sigma is the command line of the product: see internal/cli.
 package main
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"syscall"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/sigma-scheduler/sigma/internal/cli"
 
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
 
-// Exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second interrupt ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// run is the whole program: it returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	app := &app{stdout: stdout, stderr: stderr}
-	root := app.root()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
-	if at, ok := errors.AsType[*interruptedError](err); ok {
-		err = at // without the context
-	} else if errors.Is(err, context.Canceled) {
-		err = interrupted("nothing was written")
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "sigma: %v\n", err)
-	}
-	var usage *usageError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &usage), !app.running:
-		return exitUsage
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
-	}
-	return exitFailed
-}
-
-// An app is one invocation.
-type app struct {
-	stdout, stderr io.Writer
-	// running is set once flags and arguments were accepted: errors before are
-	// errors of the command line.
-	running     bool
-	maxUnpacked size
-}
-
-// A usageError is wrong use of a command.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
-
-// do wraps a command's function and notes that it was reached.
-func (a *app) do(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		a.running = true
-		return f(cmd, args)
-	}
-}
+func main() { cli.Main(cli.Program{Version: version}) }

@@ -14,7 +14,7 @@ var otherClocks = regexp.MustCompile(`Getrusage\(|_CPUTIME_ID|/schedstat|\.UserT
 var clocked = map[string]string{
 	"internal/archtest/clocks_test.go":          "this list",
 	"internal/records/simcheck/server_linux.go": "a raw system call within the work that it measures: no figure of a page",
-	"cmd/sigma/unpack_linux_test.go":            "a line of a log, beside the memory",
+	"internal/cli/unpack_linux_test.go":         "a line of a log, beside the memory",
 }
 
 // TestOneClock: the CPU-seconds of pages, tests and tools are those of internal/cputime, from shell scripts by

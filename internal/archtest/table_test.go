@@ -101,6 +101,7 @@ var table = []row{
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/podspace", nil},
+	{"internal/cli", []string{"..."}},
 	{"internal/e2e", []string{"internal/cputime", "internal/podspace", "internal/records/simcheck", "mpa/gate"}},
 	{"internal/serve", nil},
 	{"internal/serve/page", []string{"internal/serve"}},
@@ -115,6 +116,7 @@ var table = []row{
 	{"internal/reportdiff", []string{"internal/sheet"}},
 	{"internal/whatif", []string{"binpack", "binpack/bound", "binpack/plan", "cerebro/report", "cerebro/trace", "internal/compare"}},
 	{"internal/explain", []string{"internal/bounded", "mpa", "mpa/journal", "mpa/api/...", "binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/podspec", "plugins/snapshot"}},
+	{"internal/cli", []string{"..."}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
 	{"internal/records", []string{"internal/cputime", "internal/durable"}},
 	{"internal/records/placement", []string{"internal/records", "cerebro/report", "cerebro/trace", "swarm"}},
@@ -198,7 +200,7 @@ var laws = []law{
 	},
 	{
 		text:      "cmd/sigma builds without k8s.io/kubernetes",
-		in:        []string{"cmd/sigma/..."},
+		in:        []string{"cmd/sigma/...", "internal/cli"},
 		forbidden: []string{"k8s.io/kubernetes/..."},
 	},
 	{

@@ -14,7 +14,7 @@ import (
 
 // TestService: a Service with what `sigma mpa concurrency recommend --format knative` prints is one that Knative takes.
 func TestService(t *testing.T) {
-	script, err := os.ReadFile("../../../cmd/sigma/testdata/script/mpa_concurrency.txtar")
+	script, err := os.ReadFile("../../../internal/cli/testdata/script/mpa_concurrency.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestNamesOfOthers(t *testing.T) {
 	for folder, name := range map[string]string{
 		populationPackage:       "func BenchmarkPopulation(",
 		"internal/train/remote": "func TestTwoWorkersAreFaster(",
-		"cmd/sigma":             "func TestKills(",
+		"internal/cli":          "func TestKills(",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "..", folder, "*_test.go"))
 		require.NoError(t, err)

@@ -192,7 +192,7 @@ var killed = regexp.MustCompile(`killed:(.*) evaluations`)
 // kills runs the test that kills processes n times; it fails where the training does
 // not end with the bytes of one process.
 func (b *bench) kills(n int) error {
-	out, err := b.test("./cmd/sigma", "TestKills", fmt.Sprintf("SIGMA_KILLS=%d", n))
+	out, err := b.test("./internal/cli", "TestKills", fmt.Sprintf("SIGMA_KILLS=%d", n))
 	if err != nil {
 		return err
 	}

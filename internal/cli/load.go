@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/pflag"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// A size is a flag with a number of bytes, such as 4GiB.
+type size int64
+
+func (s *size) String() string { return humanize.IBytes(uint64(*s)) }
+func (s *size) Type() string   { return "size" }
+
+func (s *size) Set(text string) error {
+	n, err := humanize.ParseBytes(text)
+	if err != nil || n < 1 || n > math.MaxInt64 {
+		return errors.New("want a size such as 4GiB")
+	}
+	*s = size(n)
+	return nil
+}
+
+// unpackedFlag adds the flag of every command that reads traces or data sets.
+func (a *app) unpackedFlag(flags *pflag.FlagSet) {
+	a.maxUnpacked = trace.DefaultUnpacked
+	flags.Var(&a.maxUnpacked, "max-unpacked", "refuse packed files (.tar.gz, .gz) that hold more")
+}
+
+// unpackedHint names the flag where its limit is the cause.
+func unpackedHint(err error) error {
+	if _, ok := errors.AsType[*trace.UnpackedError](err); ok {
+		return fmt.Errorf("%w; --max-unpacked sets the limit", err)
+	}
+	return err
+}
+
+// loadTrace reads one trace.
+func (a *app) loadTrace(path string) (*trace.Trace, error) {
+	traces, err := a.loadTraces([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(traces) > 1 {
+		return nil, usagef("%s holds %d traces: say which", path, len(traces))
+	}
+	return traces[0], nil
+}
+
+// loadTraces reads the traces at paths, each a trace or a folder of traces.
+func (a *app) loadTraces(paths []string) ([]*trace.Trace, error) {
+	var all []*trace.Trace
+	for _, path := range paths {
+		traces, err := trace.LoadAll(path, int64(a.maxUnpacked))
+		if err != nil {
+			return nil, unpackedHint(err)
+		}
+		all = append(all, traces...)
+	}
+	return all, nil
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/durable"
+)
+
+type rebalanceFlags struct {
+	path, placements, out, format, picture string
+	moves, objective, prices               string
+	steps                                  int
+	quiet                                  bool
+	compare.Rebalance
+}
+
+func (a *app) rebalance() *cobra.Command {
+	var f rebalanceFlags
+	cmd := &cobra.Command{
+		Use:   "rebalance --trace DIR --out plan.csv",
+		Short: "Empty machines, or make room, with a few moves of what stands on them",
+		Long: `Rebalance looks for a few moves that empty machines. The items stand where placed.csv
+says, or where --placements says: the file of "sigma replay". An item may take the
+place of another, which moves on in turn. Nothing is moved in a cluster: the moves
+are a file. Each is valid when its turn comes, so one may stop after any of them. An
+independent checker checks every step before anything is written.
+
+The table shows the machines freed after so many moves, those that a drain without
+swaps frees (fewest items first, Best-Fit), and those that so many moves can free at
+most. Without --moves, --machines and --until-bound the budget is 2% of the items.
+
+With --make-room the items that wait get a place first, each with at most 8 moves of
+others: what the file of placements left out, or what a snapshot's events.csv asks
+for. Alone it empties no machine.
+
+With --objective roadef, on a trace of "sigma convert roadef", the moves lower the cost
+of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU).`,
+		Example: `  sigma rebalance --trace snap --moves 1% --out plan.csv
+  sigma replay --trace large-1 --policy bestfit --placements start.csv
+  sigma rebalance --trace large-1 --placements start.csv --until-bound --out plan.csv --format json`,
+		Args: noArgs,
+		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
+			if err := required(cmd, "trace", "out"); err != nil {
+				return err
+			}
+			if err := f.complete(cmd); err != nil {
+				return err
+			}
+			if err := cmp.Or(regular("out", f.out), regular("picture", f.picture), oneOf("format", f.format, "table", "json")); err != nil {
+				return err
+			}
+			if f.picture != "" && filepath.Clean(f.picture) == filepath.Clean(f.out) {
+				return usagef("--out and --picture name the same file %s", f.out)
+			}
+			t, err := a.loadTrace(f.path)
+			if err != nil {
+				return err
+			}
+			start, err := compare.OpenStart(t, f.placements, f.prices)
+			if err != nil {
+				return err
+			}
+			return a.rebalanceFrom(cmd.Context(), start, f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.path, "trace", "", "trace: a folder or a .tar.gz file")
+	a.unpackedFlag(flags)
+	flags.StringVar(&f.placements, "placements", "", "start from these placements of a replay instead of placed.csv")
+	flags.StringVar(&f.moves, "moves", "", "most moves: a number, or a share of the items that stand such as 2%")
+	flags.IntVar(&f.Machines, "machines", 0, "stop when so many machines are in use")
+	flags.BoolVar(&f.UntilBound, "until-bound", false, "stop at the lower bound")
+	cmd.MarkFlagsMutuallyExclusive("moves", "machines", "until-bound")
+	flags.IntVar(&f.InFlight, "in-flight", 1, "most items that are away at once; from 2 on items can change places")
+	flags.StringVar(&f.prices, "prices", "", "CSV file of what moves cost and what must not move: app,request,fixed,price,cap")
+	flags.BoolVar(&f.MakeRoom, "make-room", false, "first let in the items that wait")
+	flags.StringVar(&f.objective, "objective", "machines", "machines; cost: empty the dearest machines; roadef: the cost of that challenge")
+	flags.IntVar(&f.steps, "steps", 600_000_000, "roadef: moves and swaps that are tried")
+	flags.StringVar(&f.out, "out", "", "CSV file to write the moves to")
+	flags.StringVar(&f.picture, "picture", "", "SVG file to draw the machines freed against the items moved in")
+	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
+	flags.StringVar(&f.format, "format", "table", "table or json")
+	quietFlag(flags, &f.quiet)
+	return cmd
+}
+
+// complete checks the flags and reads the budget.
+func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
+	if err := oneOf("objective", f.objective, "machines", "cost", "roadef"); err != nil {
+		return err
+	}
+	if f.steps < 1 || f.objective != "roadef" && cmd.Flags().Changed("steps") {
+		return usagef("--steps %d: want a number from 1 on, and --objective roadef", f.steps)
+	}
+	if f.objective == "roadef" {
+		for _, name := range []string{"moves", "machines", "until-bound", "make-room", "in-flight", "prices", "picture"} {
+			if cmd.Flags().Changed(name) {
+				return usagef("--%s: not with --objective roadef, which weighs moves by their price", name)
+			}
+		}
+		return nil
+	}
+	f.ByCost = f.objective == "cost"
+	if cmd.Flags().Changed("machines") && f.Machines < 1 || f.InFlight < 1 {
+		return usagef("--machines and --in-flight: want at least 1")
+	}
+	f.Share, f.Count = -1, -1
+	if f.moves == "" && !f.MakeRoom && !f.UntilBound && f.Machines == 0 {
+		f.moves = "2%"
+	}
+	if err := f.SetMoves(f.moves); f.moves != "" && err != nil {
+		return usagef("--moves %s: %w", f.moves, err)
+	}
+	return nil
+}
+
+func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalanceFlags) error {
+	r, err := a.search(ctx, start, f)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(f.out, r.WriteMoves); err != nil {
+		return err
+	}
+	if f.format == "json" {
+		err = a.json(r)
+	} else {
+		err = r.Print(a.stdout)
+	}
+	if drawn, ok := r.(*compare.Rebalanced); ok && f.picture != "" && err == nil {
+		err = durable.WriteFile(f.picture, drawn.WritePicture)
+	}
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return interrupted("%s holds the moves found so far", f.out)
+	}
+	if reason := r.Why(); reason != "" {
+		fmt.Fprintln(a.stderr, reason)
+	}
+	return nil
+}
+
+// moved is the result of a rebalance.
+type moved interface {
+	WriteMoves(io.Writer) error
+	Print(io.Writer) error
+	Why() string
+}
+
+// search looks for moves by the objective.
+func (a *app) search(ctx context.Context, start *compare.Start, f rebalanceFlags) (moved, error) {
+	if f.objective == "roadef" {
+		show := a.newProgress(f.steps, "step", f.quiet)
+		defer show.end()
+		return compare.NewReassign(ctx, start, reassign.Options{Seed: f.Seed, Steps: f.steps, Watch: func(steps int, least int64) {
+			show.set(steps, fmt.Sprintf("cost %d", least))
+		}})
+	}
+	show := a.newProgress(0, "attempt", f.quiet)
+	defer show.end()
+	f.Watch = func(attempts, moves, freed int) {
+		show.set(attempts, fmt.Sprintf("%s, %s freed", plural(moves, "move"), plural(freed, "machine")))
+	}
+	return compare.NewRebalance(ctx, start, f.Rebalance)
+}
