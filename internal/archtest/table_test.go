@@ -101,7 +101,6 @@ var table = []row{
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/podspace", nil},
-	{"internal/cli", []string{"..."}},
 	{"internal/e2e", []string{"internal/cputime", "internal/podspace", "internal/records/simcheck", "mpa/gate"}},
 	{"internal/serve", nil},
 	{"internal/serve/page", []string{"internal/serve"}},
