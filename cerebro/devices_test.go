@@ -9,16 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
-
-func devicesOf(d cerebro.Decision) []trace.Device {
-	devices := make([]trace.Device, len(d.Devices))
-	for i, device := range d.Devices {
-		devices[i] = trace.Device(device)
-	}
-	return devices
-}
 
 // TestInitialDevices: each item of a line of placed.csv uses the line's devices.
 func TestInitialDevices(t *testing.T) {

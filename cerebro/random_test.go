@@ -253,7 +253,7 @@ func write(t *testing.T, r *cerebro.Replayer, p binpack.Policy, opt cerebro.Opti
 		}
 		if d.Machine >= 0 {
 			placement.Machine = tr.MachineName(r.State().Position(d.Machine))
-			placement.Devices = trace.FormatDevices(tr.Instance, devicesOf(d))
+			placement.Devices = trace.FormatDevices(tr.Instance, d.Devices)
 		}
 		require.NoError(t, file.Write(placement))
 	}

@@ -69,7 +69,7 @@ func replay(t testing.TB, r *cerebro.Replayer, p binpack.Policy, opt cerebro.Opt
 		}
 		line := fmt.Sprintf("%g %s %s.%d %s", d.Time, d.Kind, tr.Requests[d.Request].Name, d.Item, machine)
 		if len(d.Devices) > 0 {
-			line += " " + trace.FormatDevices(tr.Instance, devicesOf(d))
+			line += " " + trace.FormatDevices(tr.Instance, d.Devices)
 		}
 		lines = append(lines, line)
 	}

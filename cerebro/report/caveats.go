@@ -1,6 +1,10 @@
 package report
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+)
 
 // Optimal is the result of a plan of which it is proven that none costs less.
 const Optimal = "proven optimal"
@@ -16,10 +20,10 @@ func Qualified(result string, ignored, again int) string {
 
 func caveats(ignored, again int) (text string) {
 	if ignored > 0 {
-		text = ", without the constraints of " + Plural(ignored, "item")
+		text = ", without the constraints of " + english.Plural(ignored, "item", "")
 	}
 	if again > 0 {
-		text += ", with " + Plural(again, "item") + " placed again that must not move"
+		text += ", with " + english.Plural(again, "item", "") + " placed again that must not move"
 	}
 	return text
 }

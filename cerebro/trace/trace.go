@@ -95,6 +95,4 @@ type Placed struct {
 }
 
 // A Device is one device of a machine: its dimension and its index.
-type Device struct {
-	Dimension, Index int32
-}
+type Device = binpack.Device

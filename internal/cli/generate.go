@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -152,7 +152,7 @@ func (a *app) write(show *progress, t *trace.Trace, path string) error {
 		items += int(q.Count)
 	}
 	show.print(a.stdout, fmt.Sprintf("%s: %s, %s, %s", path,
-		plural(items, "item"), report.Plural(len(t.Instance.Apps), "app"), report.Plural(len(t.Events), "event")))
+		plural(items, "item"), plural(len(t.Instance.Apps), "app"), plural(len(t.Events), "event")))
 	return nil
 }
 
@@ -174,4 +174,4 @@ func replaceable(t *trace.Trace, path string) error {
 	return nil
 }
 
-func plural(n int, what string) string { return report.Plural(n, what) }
+func plural(n int, what string) string { return english.Plural(n, what, "") }

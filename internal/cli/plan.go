@@ -12,7 +12,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
@@ -177,7 +176,7 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 	show := a.newProgress(0, "step", f.quiet)
 	defer show.end()
 	f.Watch = func(p plan.Progress) {
-		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), report.Plural(int(p.Waiting), "item")))
+		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), plural(int(p.Waiting), "item")))
 	}
 	began := cputime.Process()
 	p, err := compare.NewPlan(ctx, t, f.Options)

@@ -12,6 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
 type rebalanceFlags struct {
@@ -19,7 +20,7 @@ type rebalanceFlags struct {
 	moves, objective, prices               string
 	steps                                  int
 	quiet                                  bool
-	compare.Rebalance
+	rebalance.Options
 }
 
 func (a *app) rebalance() *cobra.Command {
@@ -64,7 +65,7 @@ of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU)
 			if err != nil {
 				return err
 			}
-			start, err := compare.OpenStart(t, f.placements, f.prices)
+			start, err := rebalance.OpenStart(t, f.placements, f.prices)
 			if err != nil {
 				return err
 			}
@@ -122,7 +123,7 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 	return nil
 }
 
-func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalanceFlags) error {
+func (a *app) rebalanceFrom(ctx context.Context, start *rebalance.Start, f rebalanceFlags) error {
 	r, err := a.search(ctx, start, f)
 	if err != nil {
 		return err
@@ -135,8 +136,8 @@ func (a *app) rebalanceFrom(ctx context.Context, start *compare.Start, f rebalan
 	} else {
 		err = r.Print(a.stdout)
 	}
-	if drawn, ok := r.(*compare.Rebalanced); ok && f.picture != "" && err == nil {
-		err = durable.WriteFile(f.picture, drawn.WritePicture)
+	if drawn, ok := r.(*rebalance.Result); ok && f.picture != "" && err == nil {
+		err = durable.WriteFile(f.picture, func(out io.Writer) error { return drawMoves(out, drawn) })
 	}
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ type moved interface {
 }
 
 // search looks for moves by the objective.
-func (a *app) search(ctx context.Context, start *compare.Start, f rebalanceFlags) (moved, error) {
+func (a *app) search(ctx context.Context, start *rebalance.Start, f rebalanceFlags) (moved, error) {
 	if f.objective == "roadef" {
 		show := a.newProgress(f.steps, "step", f.quiet)
 		defer show.end()
@@ -171,5 +172,5 @@ func (a *app) search(ctx context.Context, start *compare.Start, f rebalanceFlags
 	f.Watch = func(attempts, moves, freed int) {
 		show.set(attempts, fmt.Sprintf("%s, %s freed", plural(moves, "move"), plural(freed, "machine")))
 	}
-	return compare.NewRebalance(ctx, start, f.Rebalance)
+	return rebalance.Search(ctx, start, f.Options)
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/train"
@@ -269,7 +268,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	}
 	if !f.quiet {
 		fmt.Fprintf(a.stderr, "training %s at %s with %s: %s of %s, seed %d\n", cfg.Model, cfg.Knowledge, cfg.Optimizer,
-			plural(cfg.Evaluations, "evaluation"), report.Plural(cfg.Replays(), "replay"), cfg.Seed)
+			plural(cfg.Evaluations, "evaluation"), plural(cfg.Replays(), "replay"), cfg.Seed)
 	}
 	log := &train.GenerationLog{Path: f.curve, Replays: cfg.Replays()}
 	defer func() { _ = log.Close() }() // once more, for the ways out before its error counts

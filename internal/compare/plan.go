@@ -52,7 +52,7 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt plan.Options) (*Plan, erro
 		q := t.Requests[e.Request]
 		items[q.App] += int64(q.Count)
 	}
-	opt.Standing, opt.Loosened = standing(t), loosened(t)
+	opt.Standing, opt.Loosened = standing(t), t.Loosened()
 	packing := plan.Pack(ctx, t.Instance, items, opt)
 	p := &Plan{Proven: packing.Proven, Bound: report.Bound{
 		Machines: packing.Bound.Machines, Cost: packing.Bound.Cost, Method: packing.Bound.Method,
@@ -220,16 +220,8 @@ func standing(t *trace.Trace) []plan.Machine {
 		}
 		m.Items[len(m.Items)-1].Count += p.Count
 		for range p.Count {
-			m.Devices = append(m.Devices, checkedDevices(p.Devices))
+			m.Devices = append(m.Devices, p.Devices)
 		}
-	}
-	return out
-}
-
-func checkedDevices(devices []trace.Device) []binpack.Device {
-	var out []binpack.Device
-	for _, d := range devices {
-		out = append(out, binpack.Device(d))
 	}
 	return out
 }
@@ -309,7 +301,7 @@ func (p *Plan) place(t *trace.Trace, packing *plan.Packing, standing []plan.Mach
 			}
 			one.slot, free[q.App] = free[q.App][0], free[q.App][1:]
 			one.Kind, one.Machine = trace.Place, t.MachineName(one.line, one.index)
-			one.Devices = trace.FormatDevices(t.Instance, traceDevices(one.devices))
+			one.Devices = trace.FormatDevices(t.Instance, one.devices)
 			p.Placed++
 			if one.late {
 				late = append(late, one)
@@ -322,7 +314,7 @@ func (p *Plan) place(t *trace.Trace, packing *plan.Packing, standing []plan.Mach
 	for _, q := range t.Placed {
 		for range q.Count {
 			p.Standing++
-			if err := checker.Initial(t.Requests[q.Request].App, q.Line, q.Index, checkedDevices(q.Devices)); err != nil {
+			if err := checker.Initial(t.Requests[q.Request].App, q.Line, q.Index, q.Devices); err != nil {
 				return err
 			}
 		}
@@ -342,14 +334,6 @@ func (p *Plan) place(t *trace.Trace, packing *plan.Packing, standing []plan.Mach
 		return fmt.Errorf("the plan breaks %d constraints: this is a bug, please report it with the trace: %w", len(broken), errors.Join(broken[:min(3, len(broken))]...))
 	}
 	return nil
-}
-
-func traceDevices(devices []binpack.Device) []trace.Device {
-	var out []trace.Device
-	for _, d := range devices {
-		out = append(out, trace.Device(d))
-	}
-	return out
 }
 
 // allocate computes the allocation rates.

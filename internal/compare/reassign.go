@@ -4,17 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
 	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
 // Reassigned are the figures of a rebalance by the objective of the ROADEF/EURO challenge 2012, and the moves.
 type Reassigned struct {
-	Rebalanced
+	rebalance.Result
 	CostBefore int64         `json:"cost_before"`
 	CostAfter  int64         `json:"cost_after"`
 	Parts      reassign.Cost `json:"parts"` // of the cost after
@@ -24,23 +24,21 @@ type Reassigned struct {
 // NewReassign looks for the assignment that costs least by the model that "sigma convert roadef" has put into
 // the trace. Every step is checked before anything is returned: by the slow checker, and by the challenge's own constraints. When the
 // context ends, it returns the best so far.
-func NewReassign(ctx context.Context, start *Start, opt reassign.Options) (*Reassigned, error) {
-	p, err := start.problem()
+func NewReassign(ctx context.Context, start *rebalance.Start, opt reassign.Options) (*Reassigned, error) {
+	p, err := problem(start)
 	if err != nil {
 		return nil, err
 	}
 	end := reassign.Search(ctx, p, opt)
-	r := &Reassigned{before: p.Cost(p.Start), Parts: p.Cost(end)}
-	r.CostBefore, r.CostAfter = r.before.Total(), r.Parts.Total()
-	r.Items, r.start, r.Curve = len(start.Items), start, []CurvePoint{}
 	item := make([]int, len(end)) // per process
 	for k, it := range start.Items {
 		item[it.App] = k
 	}
+	var list []moves.Move
 	at := append([]int32(nil), p.Start...)
 	for n, step := range p.Steps(end) {
 		for _, i := range step {
-			r.list = append(r.list, moves.Move{
+			list = append(list, moves.Move{
 				Item: item[i], Step: n, From: moves.Position{Line: at[i]}, To: moves.Position{Line: end[i]},
 			})
 			at[i] = end[i]
@@ -49,16 +47,12 @@ func NewReassign(ctx context.Context, start *Start, opt reassign.Options) (*Reas
 			return nil, fmt.Errorf("step %d breaks a constraint: this is a bug, please report it with the trace: %w", n+1, err)
 		}
 	}
-	if err := moves.Check(start.t.Instance, start.Items, r.list); err != nil {
-		return nil, fmt.Errorf("a move breaks a constraint: this is a bug, please report it with the trace: %w", err)
+	figures, err := rebalance.FromMoves(start, list)
+	if err != nil {
+		return nil, err
 	}
-	r.Moves = len(r.list)
-	if r.Items > 0 {
-		r.MovesPercent = math.Round(1e6*float64(r.Moves)/float64(r.Items)) / 1e4
-	}
-	r.MachinesBefore, r.MachinesAfter = inUse(p.Start), inUse(end)
-	b := start.bound()
-	r.Bound, r.Method = b.Machines, b.Method
+	r := &Reassigned{Result: *figures, before: p.Cost(p.Start), Parts: p.Cost(end)}
+	r.CostBefore, r.CostAfter = r.before.Total(), r.Parts.Total()
 	if r.Moves == 0 {
 		r.Reason = "no moves: none is worth its price"
 	}
@@ -66,31 +60,23 @@ func NewReassign(ctx context.Context, start *Start, opt reassign.Options) (*Reas
 }
 
 // problem is the model in a trace, with the items on their machines.
-func (s *Start) problem() (*reassign.Problem, error) {
-	model, ok := s.t.Source["model"].(string)
-	if !ok || s.t.Source["origin"] != "roadef" {
-		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the objective roadef needs a trace of sigma convert roadef", s.t.Name)
+func problem(s *rebalance.Start) (*reassign.Problem, error) {
+	model, ok := s.Trace.Source["model"].(string)
+	if !ok || s.Trace.Source["origin"] != "roadef" {
+		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the objective roadef needs a trace of sigma convert roadef", s.Trace.Name)
 	}
-	words := make([]string, len(s.t.Instance.Apps))
+	words := make([]string, len(s.Trace.Instance.Apps))
 	for _, it := range s.Items {
 		if it.Line < 0 {
-			return nil, fmt.Errorf("trace %s: %s waits: the objective roadef moves what stands", s.t.Name, s.t.Instance.Apps[it.App].Name)
+			return nil, fmt.Errorf("trace %s: %s waits: the objective roadef moves what stands", s.Trace.Name, s.Trace.Instance.Apps[it.App].Name)
 		}
 		words[it.App] = strconv.Itoa(int(it.Line))
 	}
 	p, file, err := reassign.Read(model, strings.Join(words, " "))
 	if err != nil {
-		return nil, fmt.Errorf("trace %s: trace.yaml: source.model and the placements: %s:%w", s.t.Name, file, err)
+		return nil, fmt.Errorf("trace %s: trace.yaml: source.model and the placements: %s:%w", s.Trace.Name, file, err)
 	}
 	return p, nil
-}
-
-func inUse(assignment []int32) int {
-	machines := map[int32]bool{}
-	for _, m := range assignment {
-		machines[m] = true
-	}
-	return len(machines)
 }
 
 // Print writes the cost before and after, by its parts.
@@ -110,5 +96,5 @@ func (r *Reassigned) Print(out io.Writer) error {
 	} {
 		fmt.Fprintf(out, "  %-8s%d → %d\n", part.name, part.before, part.after)
 	}
-	return r.Rebalanced.Print(out)
+	return r.Result.Print(out)
 }

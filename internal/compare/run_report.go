@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
@@ -23,7 +25,7 @@ func Placement(t *trace.Trace, s *binpack.State, names *trace.MachineNames, d ce
 		return p
 	}
 	p.Machine = names.Name(s.Position(d.Machine))
-	p.Devices = trace.FormatDevices(t.Instance, traceDevices(d.Devices))
+	p.Devices = trace.FormatDevices(t.Instance, d.Devices)
 	return p
 }
 
@@ -33,7 +35,7 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 		fmt.Fprintf(out, "%-12s "+format+"\n", append([]any{name}, args...)...)
 	}
 	line("trace", "%s  %s", head.Name, head.Digest.Trace)
-	line("fleet", "%s, %s, %s", head.Fleet, report.Plural(head.Items, "item"), report.Plural(head.Apps, "app"))
+	line("fleet", "%s, %s, %s", head.Fleet, english.Plural(head.Items, "item", ""), english.Plural(head.Apps, "app", ""))
 	which := ""
 	if found.File != "" {
 		which = "  " + found.File

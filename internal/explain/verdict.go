@@ -6,7 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -38,14 +39,14 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	default:
 		line("agreed", "%d of %d = %s", v.Agreed, asked, percent(v.Agreed, asked))
 	}
-	line("refused", "%s went where our own model does not allow", report.Plural(v.Refused, "pod"))
-	line("cut off", "%s", report.Plural(v.CutOff, "line"))
+	line("refused", "%s went where our own model does not allow", english.Plural(v.Refused, "pod", ""))
+	line("cut off", "%s", english.Plural(v.CutOff, "line", ""))
 	for i, g := range v.Gaps {
 		if i == mostGaps {
-			line("", "and %s more", report.Plural(len(v.Gaps)-i, "gap"))
+			line("", "and %s more", english.Plural(len(v.Gaps)-i, "gap", ""))
 			break
 		}
-		line("gap", "log begins again at seq %d (%s:%d), %s were not written, or their file is missing", g.Seq, g.File, g.Line, report.Plural(int(g.Lost), "event"))
+		line("gap", "log begins again at seq %d (%s:%d), %s were not written, or their file is missing", g.Seq, g.File, g.Line, english.Plural(int(g.Lost), "event", ""))
 	}
 	if v.First == nil {
 		return

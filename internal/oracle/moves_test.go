@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 	"github.com/sigma-scheduler/sigma/plugins/makeroom"
 )
 
@@ -15,11 +15,11 @@ func (out *comparison) rebalance(c *cluster, f *filters, t *traced) error {
 	if len(t.trace.Placed) == 0 {
 		return nil
 	}
-	start, err := compare.NewStart(t.trace)
+	start, err := rebalance.NewStart(t.trace)
 	if err != nil {
 		return err
 	}
-	found, err := compare.NewRebalance(context.Background(), start, compare.Rebalance{Share: -1, Count: -1, Seed: seed})
+	found, err := rebalance.Search(context.Background(), start, rebalance.Options{Share: -1, Count: -1, Seed: seed})
 	if err != nil {
 		return err
 	}

@@ -238,12 +238,12 @@ func (c *cluster) PatchNode(_ context.Context, name string, patch []byte) error 
 }
 
 // Evict implements [Site].
-func (c *cluster) Evict(ctx context.Context, rebalance string, perHour int, p *v1.Pod) error {
+func (c *cluster) Evict(ctx context.Context, object string, perHour int, p *v1.Pod) error {
 	workload := workloadOf(p)
 	if err := c.refuses[workload]; err != nil {
 		return err
 	}
-	if n, _ := c.Evicted(ctx, rebalance); n >= perHour {
+	if n, _ := c.Evicted(ctx, object); n >= perHour {
 		return &evict.LimitError{Limit: "source"}
 	}
 	c.written = append(c.written, time.Now())
@@ -273,8 +273,8 @@ func (c *cluster) Recent(context.Context) (func(*v1.Pod) bool, error) {
 }
 
 // Evicted implements [Site].
-func (c *cluster) Evicted(_ context.Context, rebalance string) (n int, err error) {
-	require.Equal(c, c.object.Name, rebalance)
+func (c *cluster) Evicted(_ context.Context, object string) (n int, err error) {
+	require.Equal(c, c.object.Name, object)
 	for _, at := range c.written {
 		if time.Since(at) < time.Hour {
 			n++

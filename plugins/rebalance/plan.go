@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -36,13 +36,13 @@ const (
 type setting struct {
 	spec   *v1alpha1.RebalanceSpec
 	every  time.Duration
-	search compare.Rebalance
+	search rebalance.Options
 }
 
 // newSetting reads a spec. The API server has refused most errors, and has filled in the defaults; an
 // object from before a change of the definition may still be wrong.
 func newSetting(spec *v1alpha1.RebalanceSpec) (s setting, err error) {
-	s = setting{spec: spec, search: compare.Rebalance{Share: -1, Count: -1, Seed: seed}}
+	s = setting{spec: spec, search: rebalance.Options{Share: -1, Count: -1, Seed: seed}}
 	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
 		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
 	}
@@ -89,7 +89,7 @@ func (s *setting) due(status *v1alpha1.RebalanceStatus, generation int64, failur
 // plan searches moves of the profile's pods in a snapshot, which it changes. found is nil if no pod has a node.
 // stays names further pods that must not move; nil = no further ones. In mode Auto no more pods of a workload move
 // than may be evicted within an hour.
-func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *compare.Rebalanced, err error) {
+func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *rebalance.Result, err error) {
 	s.narrow(p)
 	r := snapshot.NewRecorder(o.AppLabel, now)
 	r.Scheduler, r.Prices = o.Profile, o.Prices
@@ -106,14 +106,14 @@ func (s *setting) plan(ctx context.Context, p *snapshot.Picture, o *Options, now
 	if err != nil {
 		return nil, nil, err
 	}
-	start, err := compare.NewStart(t)
+	start, err := rebalance.NewStart(t)
 	if err != nil {
 		return nil, nil, err
 	}
 	if s.auto() {
 		start.CapShares(float64(evict.Defaults.WorkloadPercent) / 100)
 	}
-	found, err = compare.NewRebalance(ctx, start, s.search)
+	found, err = rebalance.Search(ctx, start, s.search)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
-	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -92,11 +92,11 @@ func TestPlanIsTheCommandLines(t *testing.T) {
 		require.NoError(t, made.Write(folder))
 		read, err := trace.Load(folder)
 		require.NoError(t, err)
-		start, err := compare.NewStart(read)
+		start, err := rebalance.NewStart(read)
 		require.NoError(t, err)
-		search := compare.Rebalance{Share: -1, Count: -1, Seed: 1}
+		search := rebalance.Options{Share: -1, Count: -1, Seed: 1}
 		require.NoError(t, search.SetMoves(moves))
-		found, err := compare.NewRebalance(t.Context(), start, search)
+		found, err := rebalance.Search(t.Context(), start, search)
 		require.NoError(t, err)
 		require.Equal(t, []int{found.MachinesBefore, found.MachinesBefore - found.MachinesAfter, found.Bound, found.Moves, found.LeastMoves, found.Items, found.Fixed},
 			[]int{int(plan.Nodes), int(plan.Freed), int(plan.Bound), int(plan.Moves), int(plan.LeastMoves), int(plan.Pods), int(plan.Fixed)})

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/internal/bounded"
-	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -41,9 +41,9 @@ type Site interface {
 	Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string
 	// Evict evicts a pod for a Rebalance, if the limits of all evictions and the limit of this
 	// Rebalance within the hour allow it.
-	Evict(ctx context.Context, rebalance string, perHour int, pod *v1.Pod) error
+	Evict(ctx context.Context, object string, perHour int, pod *v1.Pod) error
 	// Evicted is the number of pods evicted for a Rebalance within the hour, by any scheduler.
-	Evicted(ctx context.Context, rebalance string) (int, error)
+	Evicted(ctx context.Context, object string) (int, error)
 	// Recent returns a predicate for the pods of workloads that had an eviction within the hour.
 	Recent(ctx context.Context) (func(*v1.Pod) bool, error)
 	// PatchNode makes a merge patch.
@@ -78,7 +78,7 @@ type work struct {
 
 // unitsOf divides the moves of a plan: each unit ends with the move that empties a node. The moves
 // after the last of them are left out.
-func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, appLabel string, maxGrace time.Duration, inFlight int) (units []*unit, err error) {
+func unitsOf(list []rebalance.Moved, empties []rebalance.Emptied, pods []*v1.Pod, appLabel string, maxGrace time.Duration, inFlight int) (units []*unit, err error) {
 	items := map[string]*item{}
 	for _, p := range pods {
 		if p.Spec.NodeName != "" {
@@ -102,7 +102,7 @@ func unitsOf(list []compare.Moved, empties []compare.Emptied, pods []*v1.Pod, ap
 }
 
 // newWork prepares a plan to be carried out; found may be nil.
-func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *compare.Rebalanced, pods []*v1.Pod, now time.Time) *work {
+func (c *controller) newWork(ctx context.Context, o *v1alpha1.Rebalance, found *rebalance.Result, pods []*v1.Pod, now time.Time) *work {
 	w := &work{object: o, name: o.Name, generation: o.Generation, began: now}
 	lacks, err := c.Site.Lacks(ctx)
 	if err == nil && lacks == "" && found != nil {

@@ -1,4 +1,4 @@
-package compare
+package rebalance
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 // A Start holds the machines of the items of a trace, and the items that wait for a place.
 type Start struct {
 	Items   []moves.Item
-	t       *trace.Trace
+	Trace   *trace.Trace
 	request []int32 // per item
 	number  []int32 // per item: within its request
 	caps    []int32 // per app: items that may move; nil = all
@@ -96,7 +96,7 @@ func (r *startReader) readPlaced() error {
 	next := make([]int32, len(r.t.Requests))
 	for i, p := range r.t.Placed {
 		for range p.Count {
-			if err := r.stand(p.Request, next[p.Request], p.Line, p.Index, checkedDevices(p.Devices)); err != nil {
+			if err := r.book(p.Request, next[p.Request], p.Line, p.Index, p.Devices); err != nil {
 				return fmt.Errorf("placed.csv:%d: %w", i+2, err)
 			}
 			next[p.Request]++
@@ -105,8 +105,8 @@ func (r *startReader) readPlaced() error {
 	return nil
 }
 
-// stand books an item on a machine.
-func (r *startReader) stand(request, number, line, index int32, devices []binpack.Device) error {
+// book puts an item on a machine.
+func (r *startReader) book(request, number, line, index int32, devices []binpack.Device) error {
 	q := r.t.Requests[request]
 	m := r.state.MachineAt(line, index)
 	if err := r.state.PlaceAs(q.App, m, devices); err != nil {
@@ -154,11 +154,10 @@ func (r *startReader) read(p trace.Placement) error {
 	if err != nil {
 		return fmt.Errorf("machine %q: %w", p.Machine, err)
 	}
-	used, err := trace.ParseDevices(r.t.Instance, p.Devices)
+	devices, err := trace.ParseDevices(r.t.Instance, p.Devices)
 	if err != nil {
 		return fmt.Errorf("devices %q: %w", p.Devices, err)
 	}
-	devices := checkedDevices(used)
 	for d, dim := range r.t.Instance.Dimensions {
 		n := 0
 		for _, dev := range devices {
@@ -170,11 +169,11 @@ func (r *startReader) read(p trace.Placement) error {
 			return fmt.Errorf("devices %q: %d of %s, want %d", p.Devices, n, dim.Name, want)
 		}
 	}
-	return r.stand(request, int32(p.Item), line, index, devices)
+	return r.book(request, int32(p.Item), line, index, devices)
 }
 
 func (r *startReader) start() (*Start, error) {
-	s := &Start{t: r.t}
+	s := &Start{Trace: r.t}
 	fixed, err := r.t.Fixed()
 	if _, ignored := r.t.Ignored(); err != nil || ignored != nil {
 		return nil, cmp.Or(err, ignored)

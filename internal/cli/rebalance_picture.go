@@ -1,4 +1,4 @@
-package compare
+package cli
 
 import (
 	"fmt"
@@ -10,17 +10,19 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
-// WritePicture draws the machines freed against the items moved, in % of those on machines, as
+// drawMoves draws the machines freed against the items moved, in % of those on machines, as
 // an SVG: by these moves, by a drain without swaps, and at most.
-func (r *Rebalanced) WritePicture(out io.Writer) error {
+func drawMoves(out io.Writer, r *rebalance.Result) error {
 	const points = 500
 	var lines [3]plotter.XYs
-	for _, n := range steps(r.ends, points) {
-		p := r.at(n)
-		for i, freed := range []int{p.Freed, p.DrainFreed, r.most(n)} {
-			lines[i] = append(lines[i], plotter.XY{X: r.percent(n), Y: float64(freed)})
+	for _, n := range steps(r.Emptying(), points) {
+		p := r.After(n)
+		for i, freed := range []int{p.Freed, p.DrainFreed, p.Most} {
+			lines[i] = append(lines[i], plotter.XY{X: p.Percent, Y: float64(freed)})
 		}
 	}
 	p := plot.New()

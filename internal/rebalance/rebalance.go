@@ -1,4 +1,4 @@
-package compare
+package rebalance
 
 import (
 	"cmp"
@@ -13,16 +13,17 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
-	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// A Rebalance holds the options for moves. Of Share, Count, Machines and UntilBound one is
+// Options bound the search. Of Share, Count, Machines and UntilBound one is
 // set, or no field with MakeRoom.
-type Rebalance struct {
+type Options struct {
 	Share      float64 // most moves ÷ placed items; negative = not set
 	Count      int     // most moves; negative = not set
 	Machines   int     // number of machines to stop at; 0 = not set
@@ -35,7 +36,7 @@ type Rebalance struct {
 }
 
 // SetMoves reads the most moves: a number, or a share of the placed items such as 2%.
-func (r *Rebalance) SetMoves(text string) error {
+func (r *Options) SetMoves(text string) error {
 	if number, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(number, 64)
 		if err != nil || !(percent >= 0 && percent <= 100) {
@@ -52,8 +53,8 @@ func (r *Rebalance) SetMoves(text string) error {
 	return nil
 }
 
-// Rebalanced are the figures of a rebalance.
-type Rebalanced struct {
+// A Result holds the figures and the moves of a rebalance.
+type Result struct {
 	MachinesBefore int          `json:"machines_before"`
 	MachinesAfter  int          `json:"machines_after"`
 	Bound          int          `json:"bound"` // no placement of the items needs fewer machines
@@ -84,9 +85,9 @@ type CurvePoint struct {
 	DrainFreed int `json:"drain_freed"`
 }
 
-// NewRebalance looks for moves from a start. The slow checker confirms each step before
+// Search looks for moves from a start. The slow checker confirms each step before
 // anything is returned. When the context ends, it returns the moves found so far.
-func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced, error) {
+func Search(ctx context.Context, start *Start, opt Options) (*Result, error) {
 	standing := start.standing()
 	budget := float64(opt.Count)
 	if opt.Share >= 0 {
@@ -94,13 +95,13 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	} else if opt.Count < 0 {
 		budget = math.Inf(1)
 	}
-	r := &Rebalanced{Items: standing, start: start, Curve: []CurvePoint{}}
+	r := &Result{Items: standing, start: start, Curve: []CurvePoint{}}
 	for _, it := range start.Items {
 		if it.Fixed && it.Line >= 0 {
 			r.Fixed++
 		}
 	}
-	p, err := moves.New(start.t.Instance, start.Items, moves.Options{
+	p, err := moves.New(start.Trace.Instance, start.Items, moves.Options{
 		Seed: opt.Seed, Budget: budget, ByCost: opt.ByCost, Watch: opt.Watch, InFlight: opt.InFlight, Caps: start.caps,
 	})
 	if err != nil {
@@ -126,18 +127,10 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 		p.Rebalance(ctx, max(opt.Machines, b.Machines))
 	}
 	r.list = p.Moves()
-	if err := moves.Check(start.t.Instance, start.Items, r.list); err != nil {
-		return nil, fmt.Errorf("a move breaks a constraint: this is a bug, please report it with the trace: %w", err)
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	r.MachinesAfter, _ = p.Machines()
-	for _, m := range r.list {
-		if m.From != moves.Nowhere {
-			r.Moves++
-		}
-	}
-	if standing > 0 {
-		r.MovesPercent = math.Round(1e6*float64(r.Moves)/float64(standing)) / 1e4
-	}
 	least := start.leastMoves()
 	if freed := r.MachinesBefore - r.MachinesAfter; freed > 0 {
 		r.LeastMoves = least[freed-1]
@@ -154,16 +147,45 @@ func NewRebalance(ctx context.Context, start *Start, opt Rebalance) (*Rebalanced
 	return r, r.draw(now, r.list[made:])
 }
 
+// FromMoves returns the figures of moves that another search found, without the curve. The
+// slow checker confirms each step.
+func FromMoves(start *Start, list []moves.Move) (*Result, error) {
+	r := &Result{Items: start.standing(), start: start, list: list, Curve: []CurvePoint{}}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	r.MachinesBefore, r.MachinesAfter = start.inUse(), start.after(list).inUse()
+	b := start.bound()
+	r.Bound, r.Method = b.Machines, b.Method
+	return r, nil
+}
+
+// check confirms the moves and counts them.
+func (r *Result) check() error {
+	if err := moves.Check(r.start.Trace.Instance, r.start.Items, r.list); err != nil {
+		return fmt.Errorf("a move breaks a constraint: this is a bug, please report it with the trace: %w", err)
+	}
+	for _, m := range r.list {
+		if m.From != moves.Nowhere {
+			r.Moves++
+		}
+	}
+	if r.Items > 0 {
+		r.MovesPercent = math.Round(1e6*float64(r.Moves)/float64(r.Items)) / 1e4
+	}
+	return nil
+}
+
 // A Moved item, by the name of its request, leaves one machine for another.
 type Moved struct{ Request, From, To string }
 
 // Sequence returns the moves in their order. From is empty where an item was not placed.
-func (r *Rebalanced) Sequence() []Moved {
+func (r *Result) Sequence() []Moved {
 	list := make([]Moved, len(r.list))
 	for k, m := range r.list {
-		list[k] = Moved{r.start.t.Requests[r.start.request[m.Item]].Name, "", r.start.t.MachineName(m.To.Line, m.To.Index)}
+		list[k] = Moved{r.start.Trace.Requests[r.start.request[m.Item]].Name, "", r.start.Trace.MachineName(m.To.Line, m.To.Index)}
 		if m.From != moves.Nowhere {
-			list[k].From = r.start.t.MachineName(m.From.Line, m.From.Index)
+			list[k].From = r.start.Trace.MachineName(m.From.Line, m.From.Index)
 		}
 	}
 	return list
@@ -176,7 +198,7 @@ type Emptied struct {
 }
 
 // Emptied returns the machines that the moves free, in the order in which they become free.
-func (r *Rebalanced) Emptied() (list []Emptied) {
+func (r *Result) Emptied() (list []Emptied) {
 	on := map[moves.Position]int{}
 	at := map[moves.Position]int{} // the moves after which it became free
 	for _, it := range r.start.Items {
@@ -192,17 +214,17 @@ func (r *Rebalanced) Emptied() (list []Emptied) {
 		}
 	}
 	for p, k := range at {
-		list = append(list, Emptied{r.start.t.MachineName(p.Line, p.Index), k})
+		list = append(list, Emptied{r.start.Trace.MachineName(p.Line, p.Index), k})
 	}
 	slices.SortFunc(list, func(a, b Emptied) int { return cmp.Compare(a.Moves, b.Moves) })
 	return list
 }
 
 // Why returns the reason why there are no moves, or why the target is not reached; empty otherwise.
-func (r *Rebalanced) Why() string { return r.Reason }
+func (r *Result) Why() string { return r.Reason }
 
 // reason returns the reason why there are no moves, or why the target is not reached.
-func reason(r *Rebalanced, opt Rebalance, only bool, budget, least float64) string {
+func reason(r *Result, opt Options, only bool, budget, least float64) string {
 	target := max(opt.Machines, r.Bound)
 	switch {
 	case r.Items == 0:
@@ -210,7 +232,7 @@ func reason(r *Rebalanced, opt Rebalance, only bool, budget, least float64) stri
 	case only:
 		return ""
 	case r.MachinesBefore <= target:
-		return fmt.Sprintf("no moves: the target of %s is met", report.Plural(target, "machine"))
+		return fmt.Sprintf("no moves: the target of %s is met", english.Plural(target, "machine", ""))
 	case r.Fixed == r.Items:
 		return "no moves: no item may move"
 	case budget == 0:
@@ -226,8 +248,8 @@ func reason(r *Rebalanced, opt Rebalance, only bool, budget, least float64) stri
 }
 
 // draw makes the curve of the moves that empty machines, next to a drain without swaps.
-func (r *Rebalanced) draw(now *Start, list []moves.Move) error {
-	drain, err := moves.Greedy(now.t.Instance, now.Items)
+func (r *Result) draw(now *Start, list []moves.Move) error {
+	drain, err := moves.Greedy(now.Trace.Instance, now.Items)
 	if err != nil {
 		return err
 	}
@@ -271,7 +293,7 @@ func (r *Rebalanced) draw(now *Start, list []moves.Move) error {
 
 // bound is the lower bound of the placed items.
 func (s *Start) bound() bound.Bound {
-	standing := *s.t
+	standing := *s.Trace
 	standing.Placed = nil
 	var changes []bound.Change
 	for k, it := range s.Items {
@@ -283,23 +305,23 @@ func (s *Start) bound() bound.Bound {
 	if len(changes) == 0 {
 		return bound.Bound{Method: "volume"}
 	}
-	return bound.BestOverTime(context.Background(), loosened(&standing), changes, math.NaN(), bound.Options{}).Bound
+	return bound.BestOverTime(context.Background(), standing.Loosened(), changes, math.NaN(), bound.Options{}).Bound
 }
 
 // WriteMoves writes the moves as CSV, one a line. The lines of a step leave together.
-func (r *Rebalanced) WriteMoves(out io.Writer) error {
-	s, in := r.start, r.start.t.Instance
+func (r *Result) WriteMoves(out io.Writer) error {
+	s, in := r.start, r.start.Trace.Instance
 	w := csv.NewWriter(out)
 	_ = w.Write([]string{"step", "request", "item", "app", "from", "to", "devices"}) // the writer keeps its error
 	for _, m := range r.list {
 		from := ""
 		if m.From != moves.Nowhere {
-			from = s.t.MachineName(m.From.Line, m.From.Index)
+			from = s.Trace.MachineName(m.From.Line, m.From.Index)
 		}
 		_ = w.Write([]string{
-			strconv.Itoa(m.Step + 1), s.t.Requests[s.request[m.Item]].Name, strconv.Itoa(int(s.number[m.Item])),
-			in.Apps[s.Items[m.Item].App].Name, from, s.t.MachineName(m.To.Line, m.To.Index),
-			trace.FormatDevices(in, traceDevices(m.Devices)),
+			strconv.Itoa(m.Step + 1), s.Trace.Requests[s.request[m.Item]].Name, strconv.Itoa(int(s.number[m.Item])),
+			in.Apps[s.Items[m.Item].App].Name, from, s.Trace.MachineName(m.To.Line, m.To.Index),
+			trace.FormatDevices(in, m.Devices),
 		})
 	}
 	w.Flush()
@@ -326,6 +348,17 @@ func (s *Start) standing() (n int) {
 	return n
 }
 
+// inUse is the number of machines with an item.
+func (s *Start) inUse() int {
+	on := map[moves.Position]bool{}
+	for _, it := range s.Items {
+		if it.Line >= 0 {
+			on[moves.Position{Line: it.Line, Index: it.Index}] = true
+		}
+	}
+	return len(on)
+}
+
 var errNoStart = errors.New("nothing says where items stand: it has no placed.csv; give --placements with the file of sigma replay")
 
 // needed is the number of devices of a dimension that an item of an app uses.
@@ -341,11 +374,11 @@ func needed(in *binpack.Instance, app int32, d int) int {
 var shares = []float64{.1, .2, .5, 1, 2, 3, 5, 10, 20, 50}
 
 // Print writes the figures, and machines freed against items moved.
-func (r *Rebalanced) Print(out io.Writer) error {
+func (r *Result) Print(out io.Writer) error {
 	fmt.Fprintf(out, "machines  %d → %d (bound %d, %s)\n", r.MachinesBefore, r.MachinesAfter, r.Bound, r.Method)
-	fmt.Fprintf(out, "moves     %d, %.2f %% of %s; at least %d\n", r.Moves, r.MovesPercent, report.Plural(r.Items, "item"), r.LeastMoves)
+	fmt.Fprintf(out, "moves     %d, %.2f %% of %s; at least %d\n", r.Moves, r.MovesPercent, english.Plural(r.Items, "item", ""), r.LeastMoves)
 	if r.Fixed > 0 {
-		fmt.Fprintf(out, "fixed     %s must not move\n", report.Plural(r.Fixed, "item"))
+		fmt.Fprintf(out, "fixed     %s must not move\n", english.Plural(r.Fixed, "item", ""))
 	}
 	if r.LetIn != nil {
 		fmt.Fprintf(out, "let in    %d of %d waiting items\n", *r.LetIn, *r.LetIn+*r.LeftOut)
@@ -357,8 +390,8 @@ func (r *Rebalanced) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "moves\t% of items\tfreed\tdrain without swaps\tat most")
 	row := func(n int) {
-		p := r.at(n)
-		fmt.Fprintf(w, "%d\t%.2f\t%d\t%d\t%d\n", n, r.percent(n), p.Freed, p.DrainFreed, r.most(n))
+		p := r.After(n)
+		fmt.Fprintf(w, "%d\t%.2f\t%d\t%d\t%d\n", n, p.Percent, p.Freed, p.DrainFreed, p.Most)
 	}
 	last := 0
 	for _, share := range shares {
@@ -371,18 +404,23 @@ func (r *Rebalanced) Print(out io.Writer) error {
 	return w.Flush()
 }
 
-// at is the point of the curve after a number of moves.
-func (r *Rebalanced) at(n int) CurvePoint {
-	p := CurvePoint{}
+// A Progress is the point of the curve after a number of moves.
+type Progress struct {
+	CurvePoint
+	Percent float64 // of the items on machines
+	Most    int     // machines that so many moves can free at most
+}
+
+// After returns the progress after the first n moves that empty machines.
+func (r *Result) After(n int) Progress {
+	p := Progress{Percent: 100 * float64(n) / float64(max(r.Items, 1)), Most: r.most(n)}
 	for _, q := range r.Curve {
 		if q.Moves <= n {
-			p = q
+			p.CurvePoint = q
 		}
 	}
 	return p
 }
 
-// percent is a number of moves in % of the items on machines.
-func (r *Rebalanced) percent(n int) float64 {
-	return 100 * float64(n) / float64(max(r.Items, 1))
-}
+// Emptying returns the number of moves that empty machines.
+func (r *Result) Emptying() int { return r.ends }

@@ -1,4 +1,4 @@
-package compare
+package rebalance
 
 import (
 	"fmt"
@@ -30,10 +30,10 @@ func (s *Start) readPrices(path string) error {
 	for i := range list {
 		p := &list[i]
 		byName, what, name := apps, "app", p.App
-		known := slices.ContainsFunc(s.t.Instance.Apps, func(a binpack.App) bool { return a.Name == name })
+		known := slices.ContainsFunc(s.Trace.Instance.Apps, func(a binpack.App) bool { return a.Name == name })
 		if p.Request != "" {
 			byName, what, name = requests, "request", p.Request
-			known = slices.ContainsFunc(s.t.Requests, func(q trace.Request) bool { return q.Name == name })
+			known = slices.ContainsFunc(s.Trace.Requests, func(q trace.Request) bool { return q.Name == name })
 		}
 		if !known {
 			return fmt.Errorf("%s:%d: %s %q: the trace has none", filepath.Base(path), p.Line, what, name)
@@ -43,8 +43,8 @@ func (s *Start) readPrices(path string) error {
 		}
 		byName[name] = p
 	}
-	s.caps = make([]int32, len(s.t.Instance.Apps))
-	for a, app := range s.t.Instance.Apps {
+	s.caps = make([]int32, len(s.Trace.Instance.Apps))
+	for a, app := range s.Trace.Instance.Apps {
 		s.caps[a] = math.MaxInt32
 		if p := apps[app.Name]; p != nil && p.Cap >= 0 {
 			s.caps[a] = p.Cap
@@ -52,9 +52,9 @@ func (s *Start) readPrices(path string) error {
 	}
 	for k := range s.Items {
 		it := &s.Items[k]
-		p := requests[s.t.Requests[s.request[k]].Name]
+		p := requests[s.Trace.Requests[s.request[k]].Name]
 		if p == nil {
-			p = apps[s.t.Instance.Apps[it.App].Name]
+			p = apps[s.Trace.Instance.Apps[it.App].Name]
 		}
 		if p != nil {
 			it.Fixed, it.Price = it.Fixed || p.Fixed, p.Price
@@ -66,7 +66,7 @@ func (s *Start) readPrices(path string) error {
 
 // CapShares lets at most a share of the placed items of each app move, but at least one.
 func (s *Start) CapShares(share float64) {
-	s.caps = make([]int32, len(s.t.Instance.Apps))
+	s.caps = make([]int32, len(s.Trace.Instance.Apps))
 	for _, it := range s.Items {
 		if it.Line >= 0 {
 			s.caps[it.App]++
