@@ -10,9 +10,11 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The race detector costs ten times the CPU: only packages that start goroutines or lock.
 # internal/archtest compares the list with the code.
-RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/podspace ./internal/records/... ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
+RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/podspace ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/pilot/record ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
-	./internal/serve/... ./mpa/capacity/contest ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot ./cmd/sigma-records
+	./internal/cputime ./internal/serve/... ./mpa/capacity/contest ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot
+RACE_LAB := ./records/...
+RACE_LAB_KUBERNETES := ./cmd/sigma-lab
 
 # Total, shared evenly by all fuzz targets.
 FUZZTIME ?= 60s
@@ -25,9 +27,14 @@ help: ## list the targets
 build: ## bin/sigma, the command line (a minute cold)
 	go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/sigma ./cmd/sigma
 
+.PHONY: lab
+lab: ## bin/sigma-lab, the laboratory's command line (lab/README.md)
+	go build -C lab -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o ../bin/sigma-lab ./cmd/sigma-lab
+
 .PHONY: test
-test: ## the fast suite of the module (85 to 170 CPU-seconds where all is built)
+test: ## the fast suite of the product and of the laboratory (85 to 170 CPU-seconds where all is built)
 	go test ./...
+	go test -C lab $$(cd lab && go list ./... | grep -v /oracle)
 
 .PHONY: images
 images: ## images of the programs for amd64 and arm64 in out/images, without Docker; PROGRAMS=sigma,sigma-mpa (10 CPU-minutes cold)
@@ -56,6 +63,8 @@ race: ## the race detector on the packages that start goroutines; WITHOUT=k8s.io
 	CGO_ENABLED=1 go test -race -short $$(hack/without.sh '$(WITHOUT)' $(RACE))
 	CGO_ENABLED=1 go test -race -short -run ServesMany ./binpack/learned/planned
 	[[ -n '$(WITHOUT)' ]] || CGO_ENABLED=1 go test -race -short -run '^TestProgress' ./internal/cli
+	CGO_ENABLED=1 go test -C lab -race -short $(RACE_LAB)
+	[[ -n '$(WITHOUT)' ]] || CGO_ENABLED=1 go test -C lab -race -short $(RACE_LAB_KUBERNETES)
 
 .PHONY: race-stress
 race-stress: ## the race detector on packages with most goroutines, ROUNDS=20 of each under load: writes docs/results/race-stress.md (an hour)
@@ -64,7 +73,8 @@ race-stress: ## the race detector on packages with most goroutines, ROUNDS=20 of
 .PHONY: lint
 lint: ## golangci-lint as pinned in hack/lint (the first run builds it and fills its cache, and may wait for minutes)
 	hack/lint/run.sh
-	LINT_DIR='$(CURDIR)/hack/concurrency' hack/lint/run.sh
+	LINT_DIR='$(CURDIR)/lab' hack/lint/run.sh
+	LINT_DIR='$(CURDIR)/lab/concurrency' hack/lint/run.sh
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what this tree reaches; not in the gate, since it needs the database (vuln.go.dev; VULNDB=URL, or =vulndb.zip for a file of it)
@@ -84,7 +94,7 @@ bench: ## speed of the packing core as Markdown: ratios to plain twins and rates
 
 .PHONY: soak
 soak: ## 10^6 events through engine, extender and recommender: what they hold, to docs/results/soak.md (15 CPU-minutes)
-	@hack/soak/run.sh
+	@lab/soak/run.sh
 
 .PHONY: moves-properties
 moves-properties: ## every step of 10^6 random sequences of moves, to docs/results/moves-properties.md (20 CPU-minutes; goes on after a stop)
@@ -135,16 +145,16 @@ mpa-drift: ## how soon `learned` finds a changed workload, and how often one tha
 	go test ./internal/scaling -count=1 -v -run '^TestDriftIsFound$$' -drift-runs 60 -drift-days 30 -drift-side $(or $(SIDE),train)
 
 .PHONY: mpa-validate
-mpa-validate: ## the autoscaler's simulator against theory and a real server (10 minutes, root, a quiet machine)
-	go run ./cmd/sigma-records validate
+mpa-validate: lab ## the autoscaler's simulator against theory and a real server (10 minutes, root, a quiet machine)
+	bin/sigma-lab records validate
 
 .PHONY: bench-scheduler
 bench-scheduler: ## pods per CPU-second of scheduler profiles, with Sigma and without (10 CPU-minutes; NODES="1000 5000": 50)
-	@hack/schedulerperf/run.sh
+	@lab/schedulerperf/run.sh
 
 .PHONY: records
-records: build ## placement figures against their targets: writes docs/results (SECTION=name: one part; all of it: an hour of CPU)
-	go run ./cmd/sigma-records placement $(SECTION)
+records: build lab ## placement figures against their targets: writes docs/results (SECTION=name: one part; all of it: an hour of CPU)
+	bin/sigma-lab records placement $(SECTION)
 
 .PHONY: tune-records
 tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results/tune.md (40 CPU-minutes)
@@ -163,16 +173,16 @@ pilot-faults: ## faults of the pilot in each phase, ROUNDS=5 of each (5 minutes)
 	SIGMA_ROUNDS=$(or $(ROUNDS),5) go test -v -count=1 -timeout 1h -run '^Test(Faults|NoRoom|VolumeFull)' ./plugins/pilot/control
 
 .PHONY: mpa-records
-mpa-records: ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
-	go run ./cmd/sigma-records autoscaler $(SIDE)
+mpa-records: lab ## autoscaling agents on train and test scenarios: writes docs/results (SIDE=train: one part; all of it: half an hour of CPU)
+	bin/sigma-lab records autoscaler $(SIDE)
 
 .PHONY: aware-records
-aware-records: build ## AWARE's claims and agent on the simulator: writes docs/aware-records.md and networks (at most 30 CPU-minutes)
-	go run ./cmd/sigma-records aware
+aware-records: build lab ## AWARE's claims and agent on the simulator: writes docs/aware-records.md and networks (at most 30 CPU-minutes)
+	bin/sigma-lab records aware
 
 .PHONY: mpa-safety
-mpa-safety: ## agents on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (8 CPU-minutes; NETWORK=FILE: one of aware-records, in its band)
-	go run ./cmd/sigma-records safety $(if $(NETWORK),--network '$(NETWORK)')
+mpa-safety: lab ## agents on 1,000 generated test scenarios, 300 of them hostile: writes docs/results/mpa-safety.md (8 CPU-minutes; NETWORK=FILE: one of aware-records, in its band)
+	bin/sigma-lab records safety $(if $(NETWORK),--network '$(NETWORK)')
 
 .PHONY: gate-bench
 gate-bench: ## cpu of the gate beside a bare reverse proxy, and the next: writes docs/results/gate.md (2 CPU-minutes)
@@ -207,17 +217,17 @@ mpa-knative-faults: ## faults while a Knative Service gets what was learned, ROU
 	@hack/mpa-knative-faults.sh
 
 .PHONY: concurrency-days
-concurrency-days: build ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
-	go run ./cmd/sigma-records concurrency
+concurrency-days: build lab ## days with a learned capacity beside hpa-70 and Knative's autoscaler: writes docs/results/concurrency-days.md (5 CPU-minutes)
+	bin/sigma-lab records concurrency
 
 .PHONY: concurrency
 concurrency: ## real functions in their cgroups behind the gate, and behind Knative's queue-proxy, as root: short (50 CPU-seconds where all is built)
-	cd hack/concurrency && go vet ./... && go test ./...
+	cd lab/concurrency && go vet . && go test .
 
 .PHONY: concurrency-validation
 concurrency-validation: ## learned limits and simulated curves beside real functions, as root: writes docs/concurrency-validation.md (15 minutes, a quiet machine)
 	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate
-	cd hack/concurrency && go run . page
+	cd lab/concurrency && go run . page
 
 .PHONY: knative-restarts
 knative-restarts: ## restarts of Knative's autoscaler and activators under canaries, ROUNDS=20 of each, as root: writes docs/results/knative-restarts.md (25 minutes)
@@ -227,13 +237,13 @@ knative-restarts: ## restarts of Knative's autoscaler and activators under canar
 knative-loop: ## settings of a Knative Service with the real queue-proxy and autoscaler, as root: writes docs/results/knative-loop.md (40 minutes, a quiet machine; FLAGS='--parts gate')
 	go build -trimpath -o out/concurrency/sigma-gate ./cmd/sigma-gate
 	cd hack/knative && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o ../../out/concurrency/queue knative.dev/serving/cmd/queue
-	cd hack/concurrency && go run . knative --queue ../../out/concurrency/queue $(FLAGS)
+	cd lab/concurrency && go run . knative --queue ../../out/concurrency/queue $(FLAGS)
 
 .PHONY: oracle
 oracle: ## differential tests against other people's implementations, where they exist
-	cd hack/oracle && go test ./...
-	cd hack/oracle/vpa && go test ./...
-	cd hack/oracle/kpa && go test ./...
+	cd lab && go test ./oracle
+	cd lab/oracle/vpa && go test ./...
+	cd lab/concurrency && go test ./kpa
 
 .PHONY: oracle-constraints
 oracle-constraints: ## the model of constraints beside kube-scheduler's filters, CLUSTERS=10000: writes docs/results/oracle-constraints.md (10 CPU-minutes; NEXT=1: the next Kubernetes)
@@ -296,15 +306,15 @@ e2e-moves: ## faults of chains of moves at every moment, ROUNDS=5 of each, and p
 
 .PHONY: bump
 bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
-	cd hack/bump && go run . ../.. ../oracle ../schedulerperf ../controlplane
+	cd hack/bump && go run . ../.. ../../lab ../../lab/schedulerperf ../controlplane
 
 .PHONY: browser
 browser: ## the reports in a headless Chromium, if there is one
 	hack/browser/run.sh
 
 .PHONY: demo
-demo: ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
-	@go run ./cmd/sigma-records cpu hack/demo.sh
+demo: lab ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
+	@bin/sigma-lab records cpu hack/demo.sh
 
 .PHONY: golden
 golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it

@@ -20,9 +20,9 @@ case $total in
 *) seconds=$total ;;
 esac
 
-# Folders below hack/ are modules of their own.
+# Folders below hack/ and lab/ are modules of their own.
 mapfile -t targets < <(grep -rHE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\([a-z]+ \*testing\.F\)' . |
-	grep -vE '^\./hack/|/testdata/' | sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort)
+	grep -vE '^\./(hack|lab)/|/testdata/' | sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort)
 if [[ -n ${2-} ]]; then
 	mapfile -t targets < <(
 		for target in "${targets[@]}"; do

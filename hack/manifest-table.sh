@@ -28,4 +28,5 @@ if ((${#folders[@]} == 0)); then
 		done
 	done <<<"$modules"
 fi
-go run ./cmd/sigma-records manifests "${folders[@]}"
+make lab >&2
+bin/sigma-lab records manifests "${folders[@]}"

@@ -2,7 +2,7 @@
 # CLUSTERS (10000) generated clusters, the model beside kube-scheduler's default filters. Writes
 # docs/results/oracle-constraints.md; another page: hack/oracle-constraints.sh FILE. The page is written where the
 # model differs too; then the script fails, and out/oracle-constraints holds the smallest cluster of each kind.
-# NEXT=1: the filters of the next Kubernetes, as pinned in hack/oracle/next.mod; the page has its name then.
+# NEXT=1: the filters of the next Kubernetes, as pinned in lab/oracle/next.mod; the page has its name then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ clusters=${CLUSTERS:-10000}
 [[ $clusters =~ ^[1-9][0-9]*$ ]] || { echo "CLUSTERS=$clusters: want a number from 1" >&2 && exit 2; }
 page=${1:-docs/results/oracle-constraints.md} flags=() command='make oracle-constraints'
 if [[ ${NEXT:-} ]]; then
-	page=${1:-docs/results/oracle-constraints-next.md} flags=(-modfile=hack/oracle/next.mod) command+=' NEXT=1'
+	page=${1:-docs/results/oracle-constraints-next.md} flags=(-modfile=lab/oracle/next.mod) command+=' NEXT=1'
 fi
 [[ $clusters == 10000 ]] || command+=" CLUSTERS=$clusters"
 commit=$(git rev-parse --short HEAD)

@@ -12,7 +12,7 @@ import (
 
 var byPosition = rule.Ties{ByPosition: true}
 
-// hack/oracle compares these with kube-scheduler's own code.
+// lab/oracle compares these with kube-scheduler's own code.
 func TestMostAllocated(t *testing.T) {
 	// With the item 6/10, 6/20 → (60 + 30)/2 = 45; 12/20, 18/20 → (60 + 90)/2 = 75;
 	// 2/10, 2/20 → (20 + 10)/2 = 15.

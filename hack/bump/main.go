@@ -3,7 +3,7 @@
 // one is built on an older Kubernetes than ours. It is the first thing to run after new
 // versions in go.mod.
 //
-//	go run . ../.. ../oracle
+//	go run . ../.. ../../lab
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// programs are those that a release has images of. sigma-records is for those who work on
+// programs are those that a release has images of. sigma-lab is for those who work on
 // Sigma.
 var programs = []string{"sigma", "sigma-scheduler", "sigma-extender", "sigma-mpa", "sigma-pilot", "sigma-gate", "sigma-flow"}
 

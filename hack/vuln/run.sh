@@ -22,7 +22,7 @@ if (($# == 0)); then
 	set -- .
 	while read -r module; do
 		if [[ -n $(git ls-files "$module/*.go") ]]; then set -- "$@" "$module"; fi
-	done < <(git ls-files 'hack/*go.mod' | xargs -n1 dirname)
+	done < <(git ls-files 'hack/*go.mod' 'lab/*go.mod' | xargs -n1 dirname)
 fi
 
 scratch=$(mktemp -d)

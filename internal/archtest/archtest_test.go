@@ -49,8 +49,8 @@ func TestPlantedViolations(t *testing.T) {
 				"cmd/sigma-scheduler/main.go": {"k8s.io/kubernetes/cmd/kube-scheduler/app", "github.com/golang/glog"},
 				"internal/train/pool/pool.go": {ours + "swarm", ours + "cerebro", ours + "internal/train"},
 				"binpack/testdata/src/x.go":   {"k8s.io/api/core/v1"},
-				"hack/oracle/go.mod":          nil,
-				"hack/oracle/oracle.go":       {"k8s.io/kubernetes/pkg/scheduler"},
+				"lab/oracle/go.mod":           nil,
+				"lab/oracle/oracle.go":        {"k8s.io/kubernetes/pkg/scheduler"},
 				"test/e2e/e2e_test.go":        {"k8s.io/client-go/rest"},
 				"out/try/try.go":              {ours + "swarm", ours + "cerebro"},
 				"bin/tool.go":                 {ours + "swarm"},
@@ -120,6 +120,11 @@ func TestPlantedViolations(t *testing.T) {
 				"cmd/sigma/main.go: reaches k8s.io/kubernetes/pkg/scheduler/framework by way of cmd/sigma/live → plugins/sigma: cmd/sigma builds without",
 				"cmd/sigma/live/x.go: reaches k8s.io/kubernetes/pkg/scheduler/framework by way of plugins/sigma: cmd/sigma builds without",
 			},
+		},
+		{
+			name:  "the laboratory in the product",
+			files: map[string][]string{"internal/tune/tune_test.go": {ours + "lab/records"}},
+			want:  []string{"internal/tune/tune_test.go: imports github.com/sigma-scheduler/sigma/lab/records: the product does not import the laboratory"},
 		},
 		{
 			name:  "glog",

@@ -13,12 +13,11 @@ var otherClocks = regexp.MustCompile(`Getrusage\(|_CPUTIME_ID|/schedstat|\.UserT
 // clocked are the files that may use them, with the reason.
 var clocked = map[string]string{
 	"internal/archtest/clocks_test.go":          "this list",
-	"internal/records/simcheck/server_linux.go": "a raw system call within the work that it measures: no figure of a page",
 	"internal/cli/unpack_linux_test.go":         "a line of a log, beside the memory",
 }
 
 // TestOneClock: the CPU-seconds of pages, tests and tools are those of internal/cputime, from shell scripts by
-// sigma-records cpu.
+// sigma-lab records cpu.
 func TestOneClock(t *testing.T) {
 	used := map[string]bool{}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -6,7 +6,8 @@
 //     A row or a name of the table that no package needs fails too (unused_test.go).
 //   - Laws forbid imports through any chain of our own packages: no Kubernetes in the
 //     core nor in the ledger, no client in code that reads a pod, no k8s.io/kubernetes in
-//     cmd/sigma, swarm and cerebro independent of each other, glog only below cmd/.
+//     cmd/sigma, swarm and cerebro independent of each other, glog only below cmd/, and no package
+//     imports the laboratory, lab/.
 //   - docs/map.md lists every package, docs/README.md links every page, and links lead
 //     somewhere (docs_test.go).
 //   - Limits of size (size_test.go): 450 lines a file, 4,000 lines a package without
@@ -44,8 +45,8 @@
 //     each other. mpa reads pods by plugins/podspec and plugins/owner.
 //   - Packages below internal/ without a line of their own may import the
 //     core and the simulator, but not swarm: joining the two is the job of
-//     internal/train. internal/records uses the archive of swarm to compare fronts.
+//     internal/train.
 //
 // The tests do not see an import of Kubernetes by a foreign module. Modules
-// below hack/ are programs of their own, bound by the limits of size and duplication.
+// below hack/ and lab/ are programs of their own, bound by the limits of size and duplication.
 package archtest

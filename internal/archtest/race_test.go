@@ -109,7 +109,7 @@ func sharing(t *testing.T, tree fs.FS) map[string]string {
 	shared := map[string]string{}
 	for _, p := range readPages(t, tree) {
 		pkg := path.Dir(p.name)
-		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || shared[pkg] != "" {
+		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || strings.HasPrefix(p.name, "lab/") || shared[pkg] != "" {
 			continue
 		}
 		files := token.NewFileSet()

@@ -35,7 +35,6 @@ var unbounded = map[string]string{
 	"cmd/sigma-gate/main.go: net.ListenConfig":                                            "binds all addresses before it serves any; the pages are of internal/serve",
 	"internal/train/remote/server.go: net.Listen":                                         "tries whether the port is free, and closes it",
 	"internal/train/remote/server.go: github.com/nats-io/nats-server/v2/server.NewServer": "not HTTP; its options have the bounds",
-	"internal/records/simcheck/server_linux.go: net.Listen":                               "tells the port that internal/serve then serves",
 	"flow/node/nodetest/testbed.go: net.ListenConfig":                                     "a peer of tests in a network of its own",
 }
 
@@ -92,7 +91,7 @@ func checkServers(t *testing.T, tree fs.FS, except map[string]string) (problems 
 	found := map[string]bool{}
 	for _, p := range readPages(t, tree) {
 		pkg := path.Dir(p.name)
-		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || pkg == "internal/e2e" || pkg == "internal/serve" {
+		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || strings.HasPrefix(p.name, "lab/") || pkg == "internal/e2e" || pkg == "internal/serve" {
 			continue
 		}
 		for _, use := range serving(t, p) {

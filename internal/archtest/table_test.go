@@ -2,7 +2,10 @@ package archtest
 
 import "slices"
 
-const module = "github.com/sigma-scheduler/sigma"
+const (
+	module     = "github.com/sigma-scheduler/sigma"
+	laboratory = "lab/..."
+)
 
 // A row says what one package, or one family of packages, may import of ours.
 // Packages are folders below the module's root; "x/..." means x and everything
@@ -101,7 +104,7 @@ var table = []row{
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
 	{"internal/podspace", nil},
-	{"internal/e2e", []string{"internal/cputime", "internal/podspace", "internal/records/simcheck", "mpa/gate"}},
+	{"internal/e2e", []string{"internal/cputime", "internal/podspace", "mpa/gate"}},
 	{"internal/serve", nil},
 	{"internal/serve/page", []string{"internal/serve"}},
 	{"internal/serve/servetest", nil},
@@ -118,11 +121,6 @@ var table = []row{
 	{"internal/explain", []string{"internal/bounded", "mpa", "mpa/journal", "mpa/api/...", "binpack/...", "cerebro/...", "internal/compare", "plugins/ledger", "plugins/podspec", "plugins/snapshot"}},
 	{"internal/cli", []string{"..."}},
 	{"internal/...", []string{"binpack/...", "cerebro/...", "benchdata/generate"}},
-	{"internal/records", []string{"internal/cputime", "internal/durable"}},
-	{"internal/records/placement", []string{"internal/records", "cerebro/report", "cerebro/trace", "swarm"}},
-	{"internal/records/autoscaler", []string{"internal/records", "mpa", "mpa/agents", "mpa/loadsim", "mpa/sim", "internal/scaling"}},
-	{"internal/records/aware", []string{"internal/records", "internal/scaling", "internal/learn/nn", "internal/learn/rl", "mpa", "mpa/agents", "mpa/ddpg", "mpa/learned", "mpa/loadsim", "mpa/sim"}},
-	{"internal/records/simcheck", []string{"internal/records", "internal/serve", "mpa/loadsim"}},
 	{"cmd/...", []string{"..."}},
 }
 
@@ -140,6 +138,12 @@ type law struct {
 }
 
 var laws = []law{
+	{
+		text:      "the product does not import the laboratory",
+		in:        []string{"..."},
+		tests:     true,
+		forbidden: []string{module + "/" + laboratory},
+	},
 	{
 		text:      "the core knows no Kubernetes",
 		in:        []string{"binpack/...", "swarm/...", "cerebro/..."},

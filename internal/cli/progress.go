@@ -204,6 +204,9 @@ type interruptedError struct{ text string }
 func (e *interruptedError) Error() string { return "interrupted: " + e.text }
 func (e *interruptedError) Unwrap() error { return context.Canceled }
 
+// Interrupted is the error of a command that an interrupt ended; the text describes the state.
+func Interrupted(format string, args ...any) error { return interrupted(format, args...) }
+
 func interrupted(format string, args ...any) error {
 	return &interruptedError{fmt.Sprintf(format, args...)}
 }

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sigma-scheduler/sigma/internal/records/simcheck"
+	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
 // A Function is the work of a pod's program for a request.
@@ -34,7 +34,7 @@ const (
 // serve is the function. It answers until its standard input ends.
 func (f *Function) serve() error {
 	runtime.GOMAXPROCS(1)
-	simcheck.Calibrate()
+	cputime.Calibrate()
 	listener, err := net.Listen("tcp", functionAddress)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (f *Function) serve() error {
 		case <-r.Context().Done(): // nobody waits for the answer
 			return
 		}
-		simcheck.Compute(int64(f.CPU))
+		cputime.Spend(int64(f.CPU))
 	})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

@@ -23,7 +23,7 @@ func steady(tb testing.TB, app Service, rate float64, seed uint64, pods ...*Pod)
 	return e
 }
 
-// theory adds a line to the table of docs/mpa-validation.md; see internal/records/simcheck.
+// theory adds a line to the table of docs/mpa-validation.md; see lab/records/simcheck.
 func theory(t *testing.T, what string, want, got float64) {
 	t.Helper()
 	path := os.Getenv("SIGMA_THEORY")
