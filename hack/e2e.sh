@@ -19,7 +19,7 @@ mkdir -p out/e2e
 rm -rf out/e2e/failed
 for program in sigma sigma-scheduler sigma-extender sigma-mpa sigma-gate sigma-pilot sigma-flow; do
 	if [[ -f cmd/$program/main.go ]]; then
-		go build -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
+		go build -tags grpcnotrace -ldflags '-s -w' -o "out/e2e/$program" "./cmd/$program"
 	fi
 done
 # Chart and manifests as users get them, and Helm to install the one.

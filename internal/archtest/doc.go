@@ -8,6 +8,8 @@
 //     core nor in the ledger, no client in code that reads a pod, no k8s.io/kubernetes in
 //     cmd/sigma, swarm and cerebro independent of each other, glog only below cmd/, and no package
 //     imports the laboratory, lab/.
+//   - A program links no package that it does not use, also through other modules:
+//     plots, report pages, training, networks, the laboratory (links_test.go).
 //   - docs/map.md lists every package, docs/README.md links every page, and links lead
 //     somewhere (docs_test.go).
 //   - Limits of size (size_test.go): 450 lines a file, 4,000 lines a package without
@@ -25,7 +27,8 @@
 //
 // The imports are parsed and not read from `go list`: the test cache records the files
 // that a test opened, but not those that a command started by it has read, and would
-// answer "ok (cached)" to a new violation. Build tags are ignored, so a file for
+// answer "ok (cached)" to a new violation. Only links_test.go lists packages, for the
+// imports of other modules, and opens our files first. Build tags are ignored, so a file for
 // another system or behind `e2e` obeys too.
 //
 // The table is laxer than the design's in these places:

@@ -152,8 +152,8 @@ func (a *Agent) Run(ctx context.Context, cfg sim.Config) (sim.Result, error) {
 	switch {
 	case a.Network != nil:
 		network := ddpg.New(cfg.App.Target, a.Network)
-		if cfg.Agent = agents.NewNetwork(cfg.App.Target, network); a.Band {
-			cfg.Agent = agents.NewBounded(cfg.App.Target, network)
+		if cfg.Agent = ddpg.NewAgent(cfg.App.Target, network); a.Band {
+			cfg.Agent = ddpg.NewBounded(cfg.App.Target, network)
 		}
 		return sim.Run(ctx, cfg)
 	case a.Policy == nil:
@@ -184,7 +184,7 @@ func (a *Agent) setup(cfg *sim.Config) journal.Setup {
 	}
 	if a.Network != nil {
 		if s.Agent = (mpa.Spec{Name: ddpg.Source, Digest: a.Digest}); a.Band {
-			s.Agent.Name = agents.Bounded
+			s.Agent.Name = ddpg.Bounded
 		}
 	}
 	if a.Begin != "" {

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 programs=$(hack/controlplane/build.sh)
 release=$(go list -m -f '{{.Replace.Version}}' k8s.io/kubernetes)
 bin=$PWD/bin
-go build -trimpath -buildvcs=false -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$release" \
+go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$release" \
 	-o "$bin/sigma-scheduler" ./cmd/sigma-scheduler
 cd lab/schedulerperf
 go build -buildvcs=false -o "$bin/schedulerperf" .

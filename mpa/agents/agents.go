@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/mpa"
-	"github.com/sigma-scheduler/sigma/mpa/ddpg"
 )
 
 // A Kind of agent has a name and is a rule, or a model that is made from weights.
@@ -39,8 +38,6 @@ var kinds = []Kind{
 	{Name: "kpa-10", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewKPA(t, KPAConfig{Limit: 10}) }},
 	{Name: "capacity", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewCapacity(t) }},
 	{Name: "learned", Model: makeLearned},
-	{Name: ddpg.Source, Model: makeNetwork},
-	{Name: Bounded, Model: makeBounded},
 }
 
 // Register adds a kind to those of [Make] and [Names]. Call it before either, from one

@@ -7,13 +7,16 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/learned"
 )
 
-// learnedPatience is the time without an opinion of the learned agent after which hpa+vpa acts.
-const learnedPatience = 3 * time.Minute
-
 // NewLearned returns the agent of a policy, which falls back to hpa+vpa while it has no
 // opinion.
 func NewLearned(t mpa.Target, v learned.Values) *Fallback {
-	return &Fallback{First: learned.New(t, v), Second: NewPair(t), After: learnedPatience}
+	return NewFallback(t, learned.New(t, v))
+}
+
+// NewFallback returns an agent that acts by a learned one, and by hpa+vpa once the learned
+// one has had no opinion for 3 minutes.
+func NewFallback(t mpa.Target, first mpa.Agent) *Fallback {
+	return &Fallback{First: first, Second: NewPair(t), After: 3 * time.Minute}
 }
 
 // makeLearned makes the agent of a policy file.
