@@ -51,7 +51,7 @@ type named struct {
 	binpack.Policy
 }
 
-// policies are all built-in ones, the linear one at each level, one for devices and one that rolls out.
+// policies are all built-in ones, the linear one at each level, and one for devices.
 func policies(t testing.TB) []named {
 	t.Helper()
 	var list []named
@@ -66,22 +66,7 @@ func policies(t testing.TB) []named {
 	for _, know := range []binpack.Knowledge{binpack.K0, binpack.K1} {
 		list = append(list, named{"devices-" + know.String(), devices(t, know)})
 	}
-	return append(list, named{"rollout", rollout(t)})
-}
-
-// rollout is a policy of that model with little to do.
-func rollout(t testing.TB) binpack.Policy {
-	t.Helper()
-	object := policy.Object{
-		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "rollout"},
-		Spec: policy.Spec{
-			FeatureVersion: policy.FeatureVersion, Model: "rollout", Knowledge: "K1",
-			Parameters: map[string]float64{"futures": 3, "scenarios": 2, "effort": 1, "trust": .5, "margin": .1},
-		},
-	}
-	p, err := object.Policy()
-	require.NoError(t, err)
-	return p
+	return list
 }
 
 // devices is a policy with all features of the model devices at a level.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack/learned"
@@ -8,7 +9,6 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned/linear"
 	"github.com/sigma-scheduler/sigma/binpack/learned/planned"
 	"github.com/sigma-scheduler/sigma/binpack/learned/population"
-	"github.com/sigma-scheduler/sigma/binpack/learned/rollout"
 )
 
 // models are the models that a policy file may name, in the order in which they
@@ -16,10 +16,20 @@ import (
 var models = []*learned.Model{
 	&linear.Model,
 	&planned.Model,
-	&rollout.Model,
 	&devices.Model,
 	&population.Model,
 	&shippedModel,
+}
+
+// laboratory are models that only sigma-lab registers.
+var laboratory = []string{"rollout"}
+
+// Register adds a model. Call it in an init function. It panics when the name is taken.
+func Register(m *learned.Model) {
+	if m.Name == RuleModel || ModelOf(m.Name) != nil {
+		panic(fmt.Sprintf("policy: there is a model %s already", m.Name))
+	}
+	models = append(models, m)
 }
 
 // TrainableNames lists the names of the models that have numbers to train.

@@ -139,6 +139,9 @@ func (s *Spec) learned() learned.Spec {
 }
 
 func (s *Spec) unknownModel() error {
+	if slices.Contains(laboratory, s.Model) {
+		return fmt.Errorf("spec.model %q: a model of the laboratory; use sigma-lab", s.Model)
+	}
 	return fmt.Errorf("spec.model %q: known are %s, %s", s.Model, strings.Join(ModelNames(), ", "), RuleModel)
 }
 

@@ -138,6 +138,7 @@ func TestMalformed(t *testing.T) {
 		{"feature version", "featureVersion: 1", "featureVersion: 2", "p.yaml:9: spec.featureVersion 2: this build knows 1"},
 		{"no feature version", "  featureVersion: 1\n", "", "p.yaml:9: spec.featureVersion 0: this build knows 1"},
 		{"model", "model: linear", "model: forest", `p.yaml:10: spec.model "forest": known are ` + strings.Join(ModelNames(), ", ")},
+		{"model of the laboratory", "model: linear", "model: rollout", `p.yaml:10: spec.model "rollout": a model of the laboratory; use sigma-lab`},
 		{"knowledge", "K1+clock", "K3", `p.yaml:11: spec.knowledge "K3": known are K0, K0+clock, K1, K1+clock, K2`},
 		{"feature", "- closing", "- closng", `p.yaml:15: spec.features[2] "closng": known are ` + names},
 		{"feature per dimension", "- closing", "- closing:cpu", `p.yaml:15: spec.features[2] "closing:cpu": known are ` + names},

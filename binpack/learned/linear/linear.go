@@ -172,7 +172,7 @@ type far struct {
 	app, group, own, others int32
 }
 
-// NewScorer returns the scorer of a policy for one state. The model rollout wraps it.
+// NewScorer returns the scorer of a policy for one state.
 func NewScorer(p *Policy, s *binpack.State) *Scorer {
 	inst := s.Instance()
 	l := &Scorer{p: p, s: s, weights: p.weights, d: newDemand(s, p.know, p.params)}

@@ -15,7 +15,10 @@
 // interrupted.
 package main
 
-import "github.com/sigma-scheduler/sigma/internal/cli"
+import (
+	"github.com/sigma-scheduler/sigma/internal/cli"
+	_ "github.com/sigma-scheduler/sigma/lab/rollout" // a model of policy files
+)
 
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string

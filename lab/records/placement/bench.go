@@ -99,7 +99,16 @@ func (b *bench) convert(name, format string, paths []string, flags ...string) (d
 
 // compare replays policies, separated by commas, on a trace or folder of traces.
 func (b *bench) compare(dir, policies string, orders int, flags ...string) (*block, error) {
-	out, _, err := b.sigma(append(comparison(dir, policies, orders, "json"), flags...)...)
+	return b.compareBy(records.Sigma().Program, dir, policies, orders, flags...)
+}
+
+// laboratory is the command line that has the models of the laboratory.
+const laboratory = "bin/sigma-lab"
+
+// compareBy is compare by a given command line.
+func (b *bench) compareBy(program, dir, policies string, orders int, flags ...string) (*block, error) {
+	args := append(comparison(dir, policies, orders, "json"), flags...)
+	out, _, err := b.runner.Run(b.ctx, records.Command{Program: program, Args: args})
 	if err != nil {
 		return nil, err
 	}

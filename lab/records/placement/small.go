@@ -16,8 +16,8 @@ weights come from seeds below 100, the parameters of the roll-outs from seeds 50
 }
 
 const (
-	smallRollout = "benchdata/policies/rollout-k1.yaml"
-	smallTotal   = "benchdata/policies/rollout-k1-total.yaml"
+	smallRollout = "lab/policies/rollout-k1.yaml"
+	smallTotal   = "lab/policies/rollout-k1-total.yaml"
 )
 
 func runSmall(b *bench) error {
@@ -35,7 +35,7 @@ func runSmall(b *bench) error {
 		if err != nil {
 			return err
 		}
-		k, err := b.compare(dir, c.policy+",learned,worstfit,bestfit", orders, "--timing", "--workers", "1")
+		k, err := b.compareBy(laboratory, dir, c.policy+",learned,worstfit,bestfit", orders, "--timing", "--workers", "1")
 		if err != nil {
 			return err
 		}

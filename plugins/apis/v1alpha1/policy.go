@@ -53,7 +53,6 @@ type PlacementPolicy struct {
 //
 // +kubebuilder:validation:XValidation:fieldPath=".weights",rule="self.weights.size() == self.features.size()",message="want one weight for each feature"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'plan' || self.knowledge == 'K2'",message="the model plan needs K2"
-// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'rollout' || self.knowledge == 'K1'",message="the model rollout needs K1"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'population' || self.knowledge in ['K0', 'K0+clock']",message="the model population needs K0 or K0+clock"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'population' || self.features.size() == 0",message="the model population has no features"
@@ -62,7 +61,6 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'shipped' || self.parameters.size() == 0",message="the model shipped has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'beta', 'eta', 'pace', 'q', 'rho', 'z'])",message="the model linear has alpha, beta, eta, pace, q, rho, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'plan' || self.parameters.all(p, p in ['reserve', 'slack', 'steps'])",message="the model plan has reserve, slack, steps"
-// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'rollout' || self.parameters.all(p, p in ['alpha', 'beta', 'effort', 'eta', 'futures', 'margin', 'pace', 'q', 'rho', 'scenarios', 'seed', 'sigma', 'trust', 'z'])",message="the model rollout has alpha, beta, effort, eta, futures, margin, pace, q, rho, scenarios, seed, sigma, trust, z"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'devices' || self.parameters.size() == 0",message="the model devices has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.features.all(f, (self.model == 'devices') == (f.contains('@') && !f.startsWith('util:')))",message="features with @ are those of the model devices, and it has no others"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'population' || self.parameters.all(p, p.matches('^((kappa|rivals|crowd|excess)[1-6]|busy|fade|bend|start|base|prior|small|large|far|past)$'))",message="the model population has base, bend, busy, fade, far, large, past, prior, small, start, and crowd, excess, kappa, rivals with a number from 1 to 6"
@@ -81,11 +79,9 @@ type PlacementPolicySpec struct {
 	// linear: a weighted sum of the features. plan: all pods that are known to
 	// arrive are packed beforehand. devices: a weighted sum for each class of pods by
 	// the devices they request. population: the expected waste of machines with equal
-	// room; one resource only. rollout: requests that are whole apps are placed where
-	// sampled futures end best, others as by linear. rule: a
-	// built-in rule. shipped: chooses among the files that Sigma ships.
+	// room; one resource only. rule: a built-in rule. shipped: chooses among the files that Sigma ships.
 	// +required
-	// +kubebuilder:validation:Enum=linear;plan;devices;population;rollout;rule;shipped
+	// +kubebuilder:validation:Enum=linear;plan;devices;population;rule;shipped
 	Model string `json:"model"`
 
 	// The knowledge of the policy. K0: the pod, the nodes, the rules and the past.
@@ -143,13 +139,6 @@ type PlacementPolicySpec struct {
 	// +kubebuilder:validation:XValidation:fieldPath=".large",rule="!('large' in self) || self.large >= 0.4 && self.large <= 1.0",message="want 0.4 to 1"
 	// +kubebuilder:validation:XValidation:fieldPath=".far",rule="!('far' in self) || self.far >= 0.0 && self.far <= 10.0",message="want 0 to 10"
 	// +kubebuilder:validation:XValidation:fieldPath=".past",rule="!('past' in self) || self.past >= 0.0 && self.past <= 4.0",message="want 0 to 4"
-	// +kubebuilder:validation:XValidation:fieldPath=".futures",rule="!('futures' in self) || self.futures >= 1.0 && self.futures <= 64.0",message="want 1 to 64"
-	// +kubebuilder:validation:XValidation:fieldPath=".scenarios",rule="!('scenarios' in self) || self.scenarios >= 1.0 && self.scenarios <= 64.0",message="want 1 to 64"
-	// +kubebuilder:validation:XValidation:fieldPath=".effort",rule="!('effort' in self) || self.effort >= 0.0 && self.effort <= 100.0",message="want 0 to 100"
-	// +kubebuilder:validation:XValidation:fieldPath=".sigma",rule="!('sigma' in self) || self.sigma >= 0.0 && self.sigma <= 2.0",message="want 0 to 2"
-	// +kubebuilder:validation:XValidation:fieldPath=".trust",rule="!('trust' in self) || self.trust >= 0.0 && self.trust <= 1.0",message="want 0 to 1"
-	// +kubebuilder:validation:XValidation:fieldPath=".margin",rule="!('margin' in self) || self.margin >= 0.0 && self.margin <= 1.0",message="want 0 to 1"
-	// +kubebuilder:validation:XValidation:fieldPath=".seed",rule="!('seed' in self) || self.seed >= 0.0 && self.seed <= 1000000.0",message="want 0 to 1000000"
 	Parameters map[string]float64 `json:"parameters,omitempty"`
 
 	// The rule of the model rule.

@@ -6,6 +6,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
 	"github.com/sigma-scheduler/sigma/binpack/learned/linear"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
 // Model places a request as a whole by sampled futures. Where it does not, it is
@@ -20,6 +21,8 @@ var Model = learned.Model{
 	Build:      build,
 	NotLive:    "it places whole apps; in a live cluster pods come one by one",
 }
+
+func init() { policy.Register(&Model) }
 
 var parameters = []learned.Parameter{
 	{Name: "futures", Low: 1, High: 64, Meaning: "futures that propose places for a request; 16 unless given"},

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned/linear"
 	"github.com/sigma-scheduler/sigma/binpack/packtest"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -21,9 +23,10 @@ import (
 // rollout has the weights of the shipped policy unless others are given.
 func rollout(t testing.TB, parameters map[string]float64) binpack.Policy {
 	t.Helper()
-	spec := packtest.Shipped(t, "rollout-k1")
-	maps.Copy(spec.Parameters, parameters)
-	p, err := build(spec)
+	object, err := policy.Load(filepath.Join("..", "policies", "rollout-k1.yaml"))
+	require.NoError(t, err)
+	maps.Copy(object.Spec.Parameters, parameters)
+	p, err := object.Policy()
 	require.NoError(t, err)
 	return p
 }
