@@ -32,7 +32,7 @@ var table = []row{
 	{"swarm", []string{"internal/durable"}},
 	{"cerebro", []string{"binpack", "binpack/measure", "binpack/plan/moves", "cerebro/trace"}},
 	{"cerebro/trace", []string{"binpack", "internal/durable"}},
-	{"cerebro/convert", []string{"binpack", "binpack/plan/reassign", "cerebro/trace"}},
+	{"cerebro/trace/tracetest", []string{"cerebro/trace"}},
 	{"cerebro/report", []string{"binpack", "binpack/measure", "binpack/bound", "cerebro", "cerebro/trace", "internal/sheet/..."}},
 	{"benchdata/policies", nil},
 	{"benchdata/generate", []string{"binpack", "binpack/bound", "cerebro/trace"}},

@@ -23,9 +23,10 @@ const (
 
 // A Program is a command line: that of the product, or one with more.
 type Program struct {
-	Name     string // "" = sigma
-	Version  string
-	Commands func(Shell) []*cobra.Command // more than the product's; nil = none
+	Name      string // "" = sigma
+	Version   string
+	Converter func() *Converter            // of public data sets; nil = the command names the laboratory's program
+	Commands  func(Shell) []*cobra.Command // more than the product's; nil = none
 }
 
 // A Shell is the interface of a program for its own commands.

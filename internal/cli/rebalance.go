@@ -42,7 +42,7 @@ With --make-room the items that wait get a place first, each with at most 8 move
 others: what the file of placements left out, or what a snapshot's events.csv asks
 for. Alone it empties no machine.
 
-With --objective roadef, on a trace of "sigma convert roadef", the moves lower the cost
+With --objective roadef, on a trace of "sigma-lab convert roadef", the moves lower the cost
 of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU).`,
 		Example: `  sigma rebalance --trace snap --moves 1% --out plan.csv
   sigma replay --trace large-1 --policy bestfit --placements start.csv

@@ -28,7 +28,7 @@ policies, and trains policies that need fewer.
 
 It works on traces: folders of plain files that hold a fleet, its applications
 and the requests over time. Make one of a running cluster with "sigma snapshot", or
-with "sigma generate" or "sigma convert", see what is possible with "sigma compare",
+with "sigma generate" or "sigma convert log", see what is possible with "sigma compare",
 improve with "sigma tune", which learns from a recorded history and says whether it is
 worth it, or with "sigma train".`,
 		Example: `  sigma snapshot --out snap

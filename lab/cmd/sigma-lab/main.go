@@ -23,5 +23,5 @@ var version string
 func main() { cli.Main(laboratory()) }
 
 func laboratory() cli.Program {
-	return cli.Program{Name: "sigma-lab", Version: version, Commands: recordsCommands}
+	return cli.Program{Name: "sigma-lab", Version: version, Converter: converter, Commands: recordsCommands}
 }

@@ -53,7 +53,11 @@ func (p *program) run(f func(cmd *cobra.Command, args []string) error) func(*cob
 }
 
 func (p *program) runner() records.Runner {
-	return records.Runner{Sigma: p.sigma, Data: os.Getenv("SIGMA_DATA"), Log: p.Err}
+	lab, err := os.Executable()
+	if err != nil {
+		lab = "bin/sigma-lab"
+	}
+	return records.Runner{Sigma: p.sigma, Lab: lab, Data: os.Getenv("SIGMA_DATA"), Log: p.Err}
 }
 
 // known refuses names that are not in the list.
