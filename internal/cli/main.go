@@ -33,7 +33,8 @@ type Program struct {
 type Shell struct {
 	Out, Err io.Writer
 	// Do wraps a command's function: an error before it is one of the command line.
-	Do func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error
+	Do    func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error
+	Usage func(format string, args ...any) error // the error of wrong use
 }
 
 func (p Program) name() string { return cmp.Or(p.Name, "sigma") }

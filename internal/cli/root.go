@@ -44,7 +44,7 @@ worth it, or with "sigma train".`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.recordCommand(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.report(), a.rebalance(), a.policy(), a.mpa(), a.flow(), a.shell().DoctorCommand(), a.shell().PilotCommand(a.group), a.schema(), a.version())
 	if more := a.program.Commands; more != nil {
-		root.AddCommand(more(Shell{Out: a.stdout, Err: a.stderr, Do: a.do})...)
+		root.AddCommand(more(Shell{Out: a.stdout, Err: a.stderr, Do: a.do, Usage: usagef})...)
 	}
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
