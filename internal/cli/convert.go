@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // publicSets are the formats that the laboratory converts.
@@ -137,7 +138,7 @@ func (a *app) convertTo(ctx context.Context, c *Converter, format string, paths 
 	// The first pass has warned.
 	return c.Convert(format, paths, int64(a.maxUnpacked), nil, func(t *trace.Trace, of int) error {
 		if ctx.Err() != nil {
-			return interrupted("%d of %s written, all complete", show.count(), plural(of, "trace"))
+			return interrupted("%d of %s written, all complete", show.count(), plural.Of(of, "trace"))
 		}
 		if err := a.write(show, t, filepath.Join(out, t.Name)); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
@@ -170,7 +171,7 @@ func (a *app) search(ctx context.Context, start *rebalance.Start, f rebalanceFla
 	show := a.newProgress(0, "attempt", f.quiet)
 	defer show.end()
 	f.Watch = func(attempts, moves, freed int) {
-		show.set(attempts, fmt.Sprintf("%s, %s freed", plural(moves, "move"), plural(freed, "machine")))
+		show.set(attempts, fmt.Sprintf("%s, %s freed", plural.Of(moves, "move"), plural.Of(freed, "machine")))
 	}
 	return rebalance.Search(ctx, start, f.Options)
 }
