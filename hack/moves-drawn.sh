@@ -10,7 +10,7 @@ export SIGMA_MOVES_ROUNDS=${ROUNDS:-10}
 commit=$(git rev-parse --short HEAD)
 dir=$PWD/out/moves-drawn
 rm -rf "$dir" && mkdir -p "$dir/still" "$dir/changing"
-dump() { SIGMA_ORACLE_DUMP=$dir/$1 SIGMA_ORACLE_FROM=$2 SIGMA_ORACLE_COUNT=$((clusters / 2)) go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null; }
+dump() { SIGMA_ORACLE_MOVABLE=1 SIGMA_ORACLE_DUMP=$dir/$1 SIGMA_ORACLE_FROM=$2 SIGMA_ORACLE_COUNT=$((clusters / 2)) go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null; }
 dump still 1000
 dump changing 2000
 status=0
@@ -24,7 +24,7 @@ sum() {
 	cat <<'TEXT'
 # Moves of generated pods on a real control plane
 
-The clusters of the [oracle of constraints](oracle-constraints.md): 5 to 40 nodes; their ReplicaSets are Deployments of twice as many pods, without claims. `sigma-scheduler` places them.
+The clusters of the [oracle of constraints](oracle-constraints.md): 5 to 40 nodes; their ReplicaSets are Deployments of twice as many pods, without claims; workloads that a Rebalance does not move are left out. `sigma-scheduler` places them.
 In each round the Deployments lose a random part of their pods (in the first every second one half), and one plan of a Rebalance in mode Auto is carried out. A watch looks at each waiting pod ten times a second; a
 replacement is late after ten seconds without a node. In the second row labels and taints of nodes and labels of namespaces change every six seconds during the Rebalance; a
 wait does not count there if something changed from a second before it to two seconds after its begin.

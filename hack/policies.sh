@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go build -trimpath -o bin/sigma ./cmd/sigma
+make lab >&2
 work=out/policies
 rm -rf "$work"
 mkdir -p "$work"
@@ -188,7 +189,7 @@ devices() {
 		return
 	fi
 	for list in cpu100 cpu250 gpushare40 multigpu20; do
-		bin/sigma convert openb "$SIGMA_DATA/openb" --list "$list" --seed 1001 --out "$work/openb/$list"
+		bin/sigma-lab convert openb "$SIGMA_DATA/openb" --list "$list" --seed 1001 --out "$work/openb/$list"
 		lists+=(--trace "$work/openb/$list")
 	done
 	echo "== general-$file" >&2
@@ -255,7 +256,7 @@ have() {
 tianchi-k0() {
 	have tianchi-k0 || return 0
 	for seed in 1 2; do
-		bin/sigma convert tianchi "$SIGMA_DATA/tianchi2018-common" "$SIGMA_DATA/tianchi2018-prelim-b" --large-first --empty \
+		bin/sigma-lab convert tianchi "$SIGMA_DATA/tianchi2018-common" "$SIGMA_DATA/tianchi2018-prelim-b" --large-first --empty \
 			--apps .5 --instances .25 --seed $seed --out "$work/tianchi/$seed"
 	done
 	public tianchi-k0 util,mean,rise --knowledge K0 --orders 1 --evaluations 100 --trace "$work/tianchi/1" --trace "$work/tianchi/2"
@@ -264,7 +265,7 @@ tianchi-k0() {
 # triplet FILE DIGITS FEATURES KNOWLEDGE: triplets whose seed is one of DIGITS; those of the other half are for tests.
 triplet() {
 	have "$1" || return 0
-	bin/sigma convert vbp "$SIGMA_DATA/vbp-triplet" --quiet --out "$work/triplet"
+	bin/sigma-lab convert vbp "$SIGMA_DATA/vbp-triplet" --quiet --out "$work/triplet"
 	local t list=()
 	for t in "$work"/triplet/*-[$2]; do list+=(--trace "$t"); done
 	public "$1" "$3" --knowledge "$4" --orders 1 --evaluations 600 "${list[@]}"
@@ -277,7 +278,7 @@ triplet-k0-clock-odd() { triplet triplet-k0-clock-odd 13579 util,mean,rise,full,
 # The rows before those of the test.
 azure-k0() {
 	have azure-k0 || return 0
-	bin/sigma convert azure "$SIGMA_DATA/azure-v1-flavors" --until 1950000 --out "$work/azure"
+	bin/sigma-lab convert azure "$SIGMA_DATA/azure-v1-flavors" --until 1950000 --out "$work/azure"
 	public azure-k0 util,full,frag,recent,empty --knowledge K0 --orders 0 --evaluations 80 --trace "$work/azure"
 }
 

@@ -3,7 +3,7 @@ package report
 import (
 	"strings"
 
-	"github.com/dustin/go-humanize/english"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // Optimal is the result of a plan of which it is proven that none costs less.
@@ -20,10 +20,10 @@ func Qualified(result string, ignored, again int) string {
 
 func caveats(ignored, again int) (text string) {
 	if ignored > 0 {
-		text = ", without the constraints of " + english.Plural(ignored, "item", "")
+		text = ", without the constraints of " + plural.Of(ignored, "item")
 	}
 	if again > 0 {
-		text += ", with " + english.Plural(again, "item", "") + " placed again that must not move"
+		text += ", with " + plural.Of(again, "item") + " placed again that must not move"
 	}
 	return text
 }

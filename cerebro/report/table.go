@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize/english"
-
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
@@ -197,7 +196,7 @@ func provenance(comparisons []Comparison) (lines []string) {
 func ignoredNotes(comparisons []Comparison) (lines []string) {
 	for i := range comparisons {
 		if t := &comparisons[i].Trace; t.Ignored > 0 {
-			lines = append(lines, fmt.Sprintf("%s: no figure counts all constraints of %s", t.Name, english.Plural(t.Ignored, "item", "")))
+			lines = append(lines, fmt.Sprintf("%s: no figure counts all constraints of %s", t.Name, plural.Of(t.Ignored, "item")))
 		}
 	}
 	return lines
@@ -218,7 +217,7 @@ func fallbackNotes(comparisons []Comparison) (lines []string) {
 	}
 	for _, cause := range sortedKeys(causes) {
 		if causes[cause] > 0 {
-			lines = append(lines, fmt.Sprintf("not decided by %s: %s", cause, english.Plural(causes[cause], "item", "")))
+			lines = append(lines, fmt.Sprintf("not decided by %s: %s", cause, plural.Of(causes[cause], "item")))
 		}
 	}
 	return lines

@@ -12,8 +12,8 @@ var otherClocks = regexp.MustCompile(`Getrusage\(|_CPUTIME_ID|/schedstat|\.UserT
 
 // clocked are the files that may use them, with the reason.
 var clocked = map[string]string{
-	"internal/archtest/clocks_test.go":          "this list",
-	"internal/cli/unpack_linux_test.go":         "a line of a log, beside the memory",
+	"internal/archtest/clocks_test.go":  "this list",
+	"internal/cli/unpack_linux_test.go": "a line of a log, beside the memory",
 }
 
 // TestOneClock: the CPU-seconds of pages, tests and tools are those of internal/cputime, from shell scripts by

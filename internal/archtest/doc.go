@@ -39,7 +39,7 @@
 //     and cerebro, hold for tests too. Folders with nothing but tests need no line.
 //   - binpack/policy, swarm and cerebro/trace may import internal/durable: it imports
 //     none of our packages, and files that survive a kill are written in one way.
-//   - cerebro/convert, cerebro/report and benchdata/generate may import binpack:
+//   - cerebro/report and benchdata/generate may import binpack:
 //     the signatures of cerebro/trace are made of its types.
 //   - plugins/sigma, plugins/extender and plugins/snapshot may import binpack,
 //     binpack/measure and cerebro/trace, for the state itself, the metrics and

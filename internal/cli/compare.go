@@ -16,6 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // samples is the number of points of each line in the report.
@@ -165,7 +166,7 @@ func (a *app) compareUntil(ctx context.Context, traces []*trace.Trace, names []s
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
-		return compare.Result{}, interrupted("%d of %s done, and nothing written", show.count(), plural(int(total.Load()), "replay"))
+		return compare.Result{}, interrupted("%d of %s done, and nothing written", show.count(), plural.Of(int(total.Load()), "replay"))
 	}
 	return result, err
 }

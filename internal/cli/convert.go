@@ -11,45 +11,85 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
+// publicSets are the formats that the laboratory converts.
+var publicSets = []string{"tianchi", "openb", "azure", "vbp", "bppc", "funsearch", "roadef"}
+
+// A Converter turns public data sets into traces.
+type Converter struct {
+	Formats []Format
+	// Convert hands each trace found to emit, with the number of all; nothing is unpacked beyond unpacked bytes.
+	Convert func(format string, paths []string, unpacked int64, warn func(string), emit func(t *trace.Trace, of int) error) error
+}
+
+// A Format is a public data set; the values of its flags are the converter's.
+type Format struct {
+	Name, Help string // of one line
+	Flags      *flag.FlagSet
+}
+
 func (a *app) convert() *cobra.Command {
+	if a.program.Converter != nil {
+		return a.convertSets(a.program.Converter())
+	}
+	cmd := &cobra.Command{
+		Use:                "convert log FILE… --out DIR",
+		Short:              "Turn a decision log into a trace",
+		DisableFlagParsing: true, // those of a public set are the laboratory's
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case slices.Contains(args, "-h") || slices.Contains(args, "--help"):
+				return cmd.Help()
+			case len(args) == 0:
+				return usagef("a FORMAT is missing; there is log")
+			case slices.Contains(publicSets, args[0]):
+				return usagef("%s is a public data set, which the laboratory converts: make lab && bin/sigma-lab convert %s", args[0], strings.Join(args, " "))
+			}
+			return unknown("format", args[0], []string{"log"})
+		},
+	}
+	cmd.AddCommand(a.convertLog())
+	return cmd
+}
+
+func (a *app) convertSets(c *Converter) *cobra.Command {
 	var out string
 	var quiet bool
-	options := convert.Defaults()
+	names := c.names()
 	cmd := &cobra.Command{
 		Use:   "convert FORMAT PATH… --out DIR",
 		Short: "Turn a public data set, or a decision log, into traces",
 		Long: `Convert reads the files of a public data set, or folders of them (.gz too), and
 writes a trace. A set of several instances becomes one trace folder each.
 
-` + formatsHelp() + `
-  log       decision logs of a live scheduler: see "sigma convert log --help"`,
-		Example: `  sigma convert funsearch weibull-5k.json --out traces/weibull
-  sigma convert tianchi data/tianchi --large-first --out traces/tianchi
-  sigma convert openb data/openb --list gpushare40 --seed 43 --out traces/openb-43`,
+` + c.help() + `
+  log       decision logs of a live scheduler: see "sigma-lab convert log --help"`,
+		Example: `  sigma-lab convert funsearch weibull-5k.json --out traces/weibull
+  sigma-lab convert tianchi data/tianchi --large-first --out traces/tianchi
+  sigma-lab convert openb data/openb --list gpushare40 --seed 43 --out traces/openb-43`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("a FORMAT is missing; there are %s", strings.Join(append(formatNames(), "log"), ", "))
-			case !slices.Contains(formatNames(), args[0]):
-				return unknown("format", args[0], append(formatNames(), "log"))
+				return usagef("a FORMAT is missing; there are %s", strings.Join(append(names, "log"), ", "))
+			case !slices.Contains(names, args[0]):
+				return unknown("format", args[0], append(names, "log"))
 			case len(args) == 1:
 				return usagef("a PATH is missing: the files of the data set, or their folder")
 			}
 			return nil
 		},
-		ValidArgs: formatNames(),
+		ValidArgs: names,
 		RunE: a.do(func(cmd *cobra.Command, args []string) error {
 			if err := required(cmd, "out"); err != nil {
 				return err
 			}
-			if err := onlyOptionsOf(cmd, args[0]); err != nil {
+			if err := c.onlyOptionsOf(cmd, args[0]); err != nil {
 				return err
 			}
-			return a.convertTo(cmd.Context(), args[0], args[1:], options, out, quiet)
+			return a.convertTo(cmd.Context(), c, args[0], args[1:], out, quiet)
 		}),
 	}
 	cmd.AddCommand(a.convertLog())
@@ -57,8 +97,8 @@ writes a trace. A set of several instances becomes one trace folder each.
 	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
 	a.unpackedFlag(flags)
 	quietFlag(flags, &quiet)
-	for _, f := range convert.Formats() {
-		f.Flags(&options).VisitAll(func(option *flag.Flag) {
+	for _, f := range c.Formats {
+		f.Flags.VisitAll(func(option *flag.Flag) {
 			if of := flags.Lookup(option.Name); of != nil { // several formats have it
 				of.Usage += "; " + f.Name + ": " + option.Usage
 				return
@@ -72,14 +112,13 @@ writes a trace. A set of several instances becomes one trace folder each.
 
 // convertTo writes nothing unless it can read everything. It writes one trace at once.
 // It reads several once before it writes any, since a set may not fit in memory.
-func (a *app) convertTo(ctx context.Context, format string, paths []string, options convert.Options, out string, quiet bool) error {
+func (a *app) convertTo(ctx context.Context, c *Converter, format string, paths []string, out string, quiet bool) error {
 	several := false
 	show := a.newProgress(0, "trace", quiet)
 	defer func() { show.end() }()
 	show.set(0, "reading")
-	options.MaxUnpacked = int64(a.maxUnpacked)
-	options.Warn = func(text string) { show.print(a.stderr, text) }
-	err := convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
+	warn := func(text string) { show.print(a.stderr, text) }
+	err := c.Convert(format, paths, int64(a.maxUnpacked), warn, func(t *trace.Trace, of int) error {
 		if ctx.Err() != nil {
 			return interrupted("nothing was written")
 		}
@@ -95,11 +134,11 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 		return unpackedHint(err)
 	}
 	show.end()
-	options.Warn = nil // the first pass has warned
 	show = a.newProgress(0, "trace", quiet)
-	return convert.Convert(format, paths, options, func(t *trace.Trace, of int) error {
+	// The first pass has warned.
+	return c.Convert(format, paths, int64(a.maxUnpacked), nil, func(t *trace.Trace, of int) error {
 		if ctx.Err() != nil {
-			return interrupted("%d of %s written, all complete", show.count(), plural(of, "trace"))
+			return interrupted("%d of %s written, all complete", show.count(), plural.Of(of, "trace"))
 		}
 		if err := a.write(show, t, filepath.Join(out, t.Name)); err != nil {
 			return err
@@ -111,10 +150,10 @@ func (a *app) convertTo(ctx context.Context, format string, paths []string, opti
 }
 
 // onlyOptionsOf refuses a flag that the format does not read.
-func onlyOptionsOf(cmd *cobra.Command, format string) error {
+func (c *Converter) onlyOptionsOf(cmd *cobra.Command, format string) error {
 	readers := map[string][]string{} // formats by option
-	for _, f := range convert.Formats() {
-		f.Flags(&convert.Options{}).VisitAll(func(option *flag.Flag) {
+	for _, f := range c.Formats {
+		f.Flags.VisitAll(func(option *flag.Flag) {
 			readers[option.Name] = append(readers[option.Name], f.Name)
 		})
 	}
@@ -126,18 +165,18 @@ func onlyOptionsOf(cmd *cobra.Command, format string) error {
 	return nil
 }
 
-func formatNames() []string {
+func (c *Converter) names() []string {
 	var names []string
-	for _, f := range convert.Formats() {
+	for _, f := range c.Formats {
 		names = append(names, f.Name)
 	}
 	return names
 }
 
-func formatsHelp() string {
+func (c *Converter) help() string {
 	var b strings.Builder
 	b.WriteString("Formats:")
-	for _, f := range convert.Formats() {
+	for _, f := range c.Formats {
 		fmt.Fprintf(&b, "\n  %-9s %s", f.Name, f.Help)
 	}
 	return b.String()

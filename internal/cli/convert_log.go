@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/plugins/history"
 )
 
@@ -100,7 +101,7 @@ func (a *app) convertLogTo(cmd *cobra.Command, paths []string, f convertLogFlags
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s, %s initially, %s later\n", f.out, plural(len(t.Instance.Machines), "node"),
-		plural(len(t.Instance.Apps), "app"), plural(t.Initial, "pod"), plural(len(t.Requests)-t.Initial, "pod"))
+	fmt.Fprintf(a.stdout, "%s: %s, %s, %s initially, %s later\n", f.out, plural.Of(len(t.Instance.Machines), "node"),
+		plural.Of(len(t.Instance.Apps), "app"), plural.Of(t.Initial, "pod"), plural.Of(len(t.Requests)-t.Initial, "pod"))
 	return nil
 }

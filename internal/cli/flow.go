@@ -18,6 +18,7 @@ import (
 	"github.com/sigma-scheduler/sigma/flow/report"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/flows"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 func (a *app) flow() *cobra.Command {
@@ -99,7 +100,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 			s.Done = show.add
 			c, err := s.Run(cmd.Context())
 			if show.end(); cmd.Context().Err() != nil {
-				return interrupted("%d of %s done, and nothing written", show.count(), plural(s.Total(), "simulation"))
+				return interrupted("%d of %s done, and nothing written", show.count(), plural.Of(s.Total(), "simulation"))
 			}
 			if err != nil {
 				return err

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 func (a *app) generate() *cobra.Command {
@@ -60,7 +60,7 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 			defer show.end()
 			for i := range count {
 				if cmd.Context().Err() != nil {
-					return interrupted("%d of %s written, all complete", i, plural(count, "trace"))
+					return interrupted("%d of %s written, all complete", i, plural.Of(count, "trace"))
 				}
 				t, err := generate.Generate(args[0], seed+uint64(i), parameters)
 				if err != nil {
@@ -152,7 +152,7 @@ func (a *app) write(show *progress, t *trace.Trace, path string) error {
 		items += int(q.Count)
 	}
 	show.print(a.stdout, fmt.Sprintf("%s: %s, %s, %s", path,
-		plural(items, "item"), plural(len(t.Instance.Apps), "app"), plural(len(t.Events), "event")))
+		plural.Of(items, "item"), plural.Of(len(t.Instance.Apps), "app"), plural.Of(len(t.Events), "event")))
 	return nil
 }
 
@@ -173,5 +173,3 @@ func replaceable(t *trace.Trace, path string) error {
 	}
 	return nil
 }
-
-func plural(n int, what string) string { return english.Plural(n, what, "") }

@@ -23,16 +23,18 @@ const (
 
 // A Program is a command line: that of the product, or one with more.
 type Program struct {
-	Name     string // "" = sigma
-	Version  string
-	Commands func(Shell) []*cobra.Command // more than the product's; nil = none
+	Name      string // "" = sigma
+	Version   string
+	Converter func() *Converter            // of public data sets; nil = the command names the laboratory's program
+	Commands  func(Shell) []*cobra.Command // more than the product's; nil = none
 }
 
 // A Shell is the interface of a program for its own commands.
 type Shell struct {
 	Out, Err io.Writer
 	// Do wraps a command's function: an error before it is one of the command line.
-	Do func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error
+	Do    func(func(*cobra.Command, []string) error) func(*cobra.Command, []string) error
+	Usage func(format string, args ...any) error // the error of wrong use
 }
 
 func (p Program) name() string { return cmp.Or(p.Name, "sigma") }

@@ -9,15 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
-	"github.com/sigma-scheduler/sigma/mpa/capacity/contest"
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
 )
@@ -27,7 +24,7 @@ func (a *app) mpaConcurrency() *cobra.Command {
 		Use:   "concurrency",
 		Short: "Learn how many requests a pod can take at once, and at what rate",
 	}
-	cmd.AddCommand(a.mpaConcurrencyRecommend(), a.mpaConcurrencyLearn(), a.mpaConcurrencyCompare())
+	cmd.AddCommand(a.mpaConcurrencyRecommend(), a.mpaConcurrencyLearn())
 	a.group(cmd)
 	return cmd
 }
@@ -38,81 +35,6 @@ func learnersHelp() string {
 		fmt.Fprintf(&b, "  %-10s %s\n", name, capacity.About(name))
 	}
 	return b.String()
-}
-
-func (a *app) mpaConcurrencyCompare() *cobra.Command {
-	var c contest.Config
-	var limits, format, page string
-	var quiet bool
-	cmd := &cobra.Command{
-		Use:   "compare",
-		Short: "Compare learners of the concurrency limit on drawn pods",
-		Long: `Compare lets each learner look for the best limit of drawn pods whose true
-throughput at every limit is known: pods that compute, wait, contend, run out of memory,
-collect garbage or share a pool of connections. After --trials trials every request becomes
-three times as large, or a third, and the learner has as many trials again.
-
-The learners, ` + capacity.Default + ` by default:
-` + learnersHelp() + `Also fixed:N, a limit that stays, and best, which knows the pod. All but paper, fixed and
-best are behind the guard of memory. The same flags give the same figures.`,
-		Example: `  sigma mpa concurrency compare --seed 900000 --noise 0.05
-  sigma mpa concurrency compare --seed 900000 --noise 0.15 --by-interval --limits paper --report page.html`,
-		Args: noArgs,
-		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(oneOf("format", format, "table", "json"), oneOf("limits", limits, "geometric", "paper"), regular("report", page)); err != nil {
-				return err
-			}
-			switch {
-			case c.Profiles < 1 || c.Runs < 1 || c.Trials < 1 || c.Workers < 1:
-				return usagef("--profiles %d --runs %d --trials %d --workers %d: want at least 1", c.Profiles, c.Runs, c.Trials, c.Workers)
-			case !(c.Noise >= 0 && c.Noise < 1):
-				return usagef("--noise %v: want 0 to 1", c.Noise)
-			case c.ByInterval && c.Noise == 0:
-				return usagef("--by-interval needs --noise above 0")
-			}
-			c.Limits, c.Initial = capacity.Geometric(1, 310, 1.25), 4
-			if limits == "paper" {
-				c.Limits, c.Initial = nil, 10
-				for n := 10; n <= 310; n += 20 {
-					c.Limits = append(c.Limits, n)
-				}
-			}
-			show := a.newProgress(c.Profiles, "profile", quiet)
-			defer show.end()
-			c.Done = func(n int) { show.set(n, "") }
-			found, err := contest.Compare(cmd.Context(), c)
-			show.end()
-			switch {
-			case cmd.Context().Err() != nil:
-				return interrupted("nothing is written before all profiles are done")
-			case err != nil:
-				return usagef("--learners: %w", err)
-			}
-			if page != "" {
-				if err := durable.WriteFile(page, found.HTML); err != nil {
-					return err
-				}
-			}
-			if format == "json" {
-				return found.JSON(a.stdout)
-			}
-			return found.Table(a.stdout)
-		}),
-	}
-	flags := cmd.Flags()
-	flags.StringSliceVar(&c.Learners, "learners", append(capacity.Names(), "fixed:10", "fixed:100", contest.Best), "learners to compare")
-	flags.IntVar(&c.Profiles, "profiles", 60, "pods to draw")
-	flags.IntVar(&c.Runs, "runs", 5, "runs of each pod, with other noise")
-	flags.Uint64Var(&c.First, "seed", 1, "seed of the first pod; from 900000 on none has been tuned on")
-	flags.IntVar(&c.Trials, "trials", 60, "trials of a run, and again after the change")
-	flags.Float64Var(&c.Noise, "noise", .05, "relative deviation of what a window measures")
-	flags.BoolVar(&c.ByInterval, "by-interval", false, "let a trial go on until its throughput is known within 3 %; without, a trial is one window")
-	flags.StringVar(&limits, "limits", "geometric", "limits that may be tried: geometric (1 to 310, begins with 4) or paper (10, 30 … 310, begins with 10)")
-	flags.IntVar(&c.Workers, "workers", runtime.GOMAXPROCS(0), "pods at the same time")
-	flags.StringVar(&format, "format", "table", "table or json")
-	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")
-	quietFlag(flags, &quiet)
-	return cmd
 }
 
 // concurrencyAdvice is the output of `sigma mpa concurrency recommend`.

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/internal/explain"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
@@ -48,7 +49,7 @@ recommendations from the journal and computes the guards.`,
 				}
 			}
 			if different > 0 {
-				return fmt.Errorf("%d of %s differ", different, plural(len(args), "journal"))
+				return fmt.Errorf("%d of %s differ", different, plural.Of(len(args), "journal"))
 			}
 			return nil
 		}),

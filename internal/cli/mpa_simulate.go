@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
@@ -202,7 +203,7 @@ func (a *app) mpaCompare(ctx context.Context, f *mpaFlags, load loadsim.Load, tr
 		Agents: f.list, Workers: f.workers, Log: f.log, Minutes: f.page != "", Done: show.add,
 	})
 	if err != nil && ctx.Err() != nil {
-		return nil, interrupted("%d of %s done, and nothing written", show.count(), plural(total, "simulation"))
+		return nil, interrupted("%d of %s done, and nothing written", show.count(), plural.Of(total, "simulation"))
 	}
 	return c, err
 }
@@ -215,7 +216,7 @@ func (a *app) mpaGenerated(ctx context.Context, f *mpaFlags) error {
 	g := scaling.Generated{Side: f.generated, Seed: f.seed, Count: f.count, Traces: f.traces, Hostile: f.hostile, Agents: f.list, Workers: f.workers, Done: show.add}
 	c, err := g.Compare(ctx)
 	if show.end(); ctx.Err() != nil {
-		return interrupted("%d of %s done", show.count(), plural(total, "simulation"))
+		return interrupted("%d of %s done", show.count(), plural.Of(total, "simulation"))
 	}
 	return cmp.Or(err, c.Write(a.stdout, f.format))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 type planFlags struct {
@@ -154,7 +155,7 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 	case f.placements != "":
 		return interrupted("%s holds the best plan so far", f.placements)
 	}
-	return interrupted("%d of %s planned, the last one not to the end", len(plans), plural(len(traces), "trace"))
+	return interrupted("%d of %s planned, the last one not to the end", len(plans), plural.Of(len(traces), "trace"))
 }
 
 func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare.PlanReport, error) {
@@ -176,7 +177,7 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 	show := a.newProgress(0, "step", f.quiet)
 	defer show.end()
 	f.Watch = func(p plan.Progress) {
-		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural(p.Machines, "machine"), plural(int(p.Waiting), "item")))
+		show.set(p.Steps, fmt.Sprintf("%s, %s without a place", plural.Of(p.Machines, "machine"), plural.Of(int(p.Waiting), "item")))
 	}
 	began := cputime.Process()
 	p, err := compare.NewPlan(ctx, t, f.Options)

@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/explain"
 	"github.com/sigma-scheduler/sigma/internal/export"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 func (a *app) policy() *cobra.Command {
@@ -58,7 +59,7 @@ rollback and history are about a PlacementPolicy of a cluster.`,
 func files(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usagef("%s given; the use is %s", plural(len(args), "policy file"), cmd.UseLine())
+			return usagef("%s given; the use is %s", plural.Of(len(args), "policy file"), cmd.UseLine())
 		}
 		return nil
 	}
@@ -102,14 +103,14 @@ func (a *app) validatePolicies(_ *cobra.Command, paths []string) error {
 			fmt.Fprintln(a.stderr, err)
 			continue
 		}
-		what := plural(len(o.Spec.Features), "feature")
+		what := plural.Of(len(o.Spec.Features), "feature")
 		if o.Spec.Rule != nil {
 			what = o.Spec.Rule.String()
 		}
 		fmt.Fprintf(a.stdout, "%s: %s, %s, %s, %s\n", path, o.Metadata.Name, o.Spec.Model, o.Spec.Knowledge, what)
 	}
 	if bad > 0 {
-		return fmt.Errorf("%s of %d cannot be used", plural(bad, "policy file"), len(paths))
+		return fmt.Errorf("%s of %d cannot be used", plural.Of(bad, "policy file"), len(paths))
 	}
 	return nil
 }

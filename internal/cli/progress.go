@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // A progress shows how far a long command is: one line that it overwrites on a
@@ -144,12 +146,12 @@ func (p *progress) text(spent time.Duration) string {
 	}
 	switch {
 	case p.total <= 0:
-		return fmt.Sprintf("%s so far%s, %s", plural(done, p.unit), note, spent.Round(time.Second))
+		return fmt.Sprintf("%s so far%s, %s", plural.Of(done, p.unit), note, spent.Round(time.Second))
 	case done == 0:
-		return fmt.Sprintf("0 of %s%s, %s so far", plural(p.total, p.unit), note, spent.Round(time.Second))
+		return fmt.Sprintf("0 of %s%s, %s so far", plural.Of(p.total, p.unit), note, spent.Round(time.Second))
 	}
 	left := time.Duration(float64(p.total-done) / rate * float64(time.Second))
-	return fmt.Sprintf("%d of %s (%d %%), %s%s, %s to go", done, plural(p.total, p.unit),
+	return fmt.Sprintf("%d of %s (%d %%), %s%s, %s to go", done, plural.Of(p.total, p.unit),
 		100*done/p.total, rateText(rate), note, left.Round(time.Second))
 }
 

@@ -3,7 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"os"
+	"flag"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -124,21 +125,37 @@ func (w *cancelWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
+// twoTraces is a converter that finds two.
+func twoTraces() *Converter {
+	return &Converter{
+		Formats: []Format{{Name: "openb", Flags: flag.NewFlagSet("", flag.ContinueOnError)}},
+		Convert: func(_ string, _ []string, _ int64, _ func(string), emit func(*trace.Trace, int) error) error {
+			for seed := range uint64(2) {
+				t, err := generate.Generate("small", seed, nil)
+				if err != nil {
+					return err
+				}
+				if err := emit(t, 2); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
 // An interrupted generate or convert keeps the traces that are complete, and
 // says how many.
 func TestTracesInterrupted(t *testing.T) {
 	dir := t.TempDir()
-	set := filepath.Join(dir, "set.json")
-	require.NoError(t, os.WriteFile(set, []byte(`{"name": "s", "instances": [
-		{"name": "a", "capacity": 10, "items": [4]}, {"name": "b", "capacity": 10, "items": [7]}]}`), 0o644))
 	for _, args := range [][]string{
 		{"generate", "small", "--count", "2", "--out", filepath.Join(dir, "generated")},
-		{"convert", "funsearch", set, "--out", filepath.Join(dir, "converted")},
+		{"convert", "openb", "file", "--out", filepath.Join(dir, "converted")},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &cancelWriter{cancel: cancel}
 		var errs bytes.Buffer
-		require.Equal(t, exitInterrupted, run(ctx, args, out, &errs), errs.String())
+		require.Equal(t, exitInterrupted, Program{Converter: twoTraces}.Run(ctx, args, out, &errs), errs.String())
 		require.Equal(t, "sigma: interrupted: 1 of 2 traces written, all complete\n", errs.String())
 		traces, err := trace.LoadAll(args[len(args)-1], trace.DefaultUnpacked)
 		require.NoError(t, err)

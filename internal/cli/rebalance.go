@@ -12,6 +12,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
@@ -42,7 +43,7 @@ With --make-room the items that wait get a place first, each with at most 8 move
 others: what the file of placements left out, or what a snapshot's events.csv asks
 for. Alone it empties no machine.
 
-With --objective roadef, on a trace of "sigma convert roadef", the moves lower the cost
+With --objective roadef, on a trace of "sigma-lab convert roadef", the moves lower the cost
 of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU).`,
 		Example: `  sigma rebalance --trace snap --moves 1% --out plan.csv
   sigma replay --trace large-1 --policy bestfit --placements start.csv
@@ -170,7 +171,7 @@ func (a *app) search(ctx context.Context, start *rebalance.Start, f rebalanceFla
 	show := a.newProgress(0, "attempt", f.quiet)
 	defer show.end()
 	f.Watch = func(attempts, moves, freed int) {
-		show.set(attempts, fmt.Sprintf("%s, %s freed", plural(moves, "move"), plural(freed, "machine")))
+		show.set(attempts, fmt.Sprintf("%s, %s freed", plural.Of(moves, "move"), plural.Of(freed, "machine")))
 	}
 	return rebalance.Search(ctx, start, f.Options)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
@@ -171,7 +172,7 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 	err = client.Watch(ctx, r, snapshot.Watch{
 		Until: end, Notify: func(text string) { show.print(a.stderr, text) },
 		Seen: func(t history.Tally) {
-			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s", t.Left, plural(t.Nodes, "node"), plural(t.Standing+t.Waiting, "pod")))
+			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s", t.Left, plural.Of(t.Nodes, "node"), plural.Of(t.Standing+t.Waiting, "pod")))
 		},
 		Save: func() error {
 			if err := errors.Join(l.Poll(time.Now()), l.Fault()); err != nil {
@@ -198,7 +199,7 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 			whole++
 		}
 	}
-	fmt.Fprintf(a.stdout, "%s: %s without a gap, %s; in %v %d pods came and %d went\n", f.out, plural(whole, "day"),
-		plural(r.Tally().Nodes, "node"), time.Since(now).Round(time.Second), r.Tally().Arrived, r.Tally().Left)
+	fmt.Fprintf(a.stdout, "%s: %s without a gap, %s; in %v %d pods came and %d went\n", f.out, plural.Of(whole, "day"),
+		plural.Of(r.Tally().Nodes, "node"), time.Since(now).Round(time.Second), r.Tally().Arrived, r.Tally().Left)
 	return nil
 }

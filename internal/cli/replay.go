@@ -11,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 func (a *app) replay() *cobra.Command {
@@ -170,7 +171,7 @@ func (a *app) runUntil(ctx context.Context, r *cerebro.Replayer, p binpack.Polic
 		return err
 	})
 	if err != nil && ctx.Err() != nil {
-		return cerebro.Run{}, interrupted("%d of %s decided, and nothing written", min(show.count(), items), plural(items, "item"))
+		return cerebro.Run{}, interrupted("%d of %s decided, and nothing written", min(show.count(), items), plural.Of(items, "item"))
 	}
 	return run, err
 }
@@ -180,5 +181,5 @@ func violated(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s of a constraint: this is a bug, please report it with the trace", plural(n, "violation"))
+	return fmt.Errorf("%s of a constraint: this is a bug, please report it with the trace", plural.Of(n, "violation"))
 }

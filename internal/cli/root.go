@@ -28,7 +28,7 @@ policies, and trains policies that need fewer.
 
 It works on traces: folders of plain files that hold a fleet, its applications
 and the requests over time. Make one of a running cluster with "sigma snapshot", or
-with "sigma generate" or "sigma convert", see what is possible with "sigma compare",
+with "sigma generate" or "sigma convert log", see what is possible with "sigma compare",
 improve with "sigma tune", which learns from a recorded history and says whether it is
 worth it, or with "sigma train".`,
 		Example: `  sigma snapshot --out snap
@@ -44,7 +44,7 @@ worth it, or with "sigma train".`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.recordCommand(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.report(), a.rebalance(), a.policy(), a.mpa(), a.flow(), a.shell().DoctorCommand(), a.shell().PilotCommand(a.group), a.schema(), a.version())
 	if more := a.program.Commands; more != nil {
-		root.AddCommand(more(Shell{Out: a.stdout, Err: a.stderr, Do: a.do})...)
+		root.AddCommand(more(Shell{Out: a.stdout, Err: a.stderr, Do: a.do, Usage: usagef})...)
 	}
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {

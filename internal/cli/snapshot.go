@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -211,8 +212,8 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 	err = client.Watch(ctx, r, snapshot.Watch{
 		Until: end, Notify: tell,
 		Seen: func(t history.Tally) {
-			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s, until %s", t.Left, plural(t.Nodes, "node"),
-				plural(t.Standing+t.Waiting, "pod"), end.Local().Format(time.DateTime)))
+			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s, until %s", t.Left, plural.Of(t.Nodes, "node"),
+				plural.Of(t.Standing+t.Waiting, "pod"), end.Local().Format(time.DateTime)))
 		},
 		Save: func() error {
 			notes, err := f.write(r)
@@ -239,9 +240,9 @@ func (a *app) record(ctx context.Context, client *snapshot.Client, f snapshotFla
 
 // tallyText summarises a tally in one line.
 func tallyText(t history.Tally) string {
-	nodes := plural(t.Nodes, "node")
+	nodes := plural.Of(t.Nodes, "node")
 	if t.Cordoned > 0 {
 		nodes += fmt.Sprintf(" (%d cordoned)", t.Cordoned)
 	}
-	return fmt.Sprintf("%s, %s on them, %d waiting, %s, %s", nodes, plural(t.Standing, "pod"), t.Waiting, plural(t.Apps, "app"), plural(t.Rules, "rule"))
+	return fmt.Sprintf("%s, %s on them, %d waiting, %s, %s", nodes, plural.Of(t.Standing, "pod"), t.Waiting, plural.Of(t.Apps, "app"), plural.Of(t.Rules, "rule"))
 }

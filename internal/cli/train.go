@@ -19,6 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/swarm"
 )
@@ -221,7 +222,7 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 		}
 	}
 	if cfg.Sample > len(cfg.Traces) {
-		return usagef("--sample %d: there are %s", cfg.Sample, plural(len(cfg.Traces), "trace"))
+		return usagef("--sample %d: there are %s", cfg.Sample, plural.Of(len(cfg.Traces), "trace"))
 	}
 	cfg.Knowledge = compare.Knowledge(cfg.Traces)
 	if k, err := parseKnowledge(f.knowledge); err != nil {
@@ -268,7 +269,7 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	}
 	if !f.quiet {
 		fmt.Fprintf(a.stderr, "training %s at %s with %s: %s of %s, seed %d\n", cfg.Model, cfg.Knowledge, cfg.Optimizer,
-			plural(cfg.Evaluations, "evaluation"), plural(cfg.Replays(), "replay"), cfg.Seed)
+			plural.Of(cfg.Evaluations, "evaluation"), plural.Of(cfg.Replays(), "replay"), cfg.Seed)
 	}
 	log := &train.GenerationLog{Path: f.curve, Replays: cfg.Replays()}
 	defer func() { _ = log.Close() }() // once more, for the ways out before its error counts
@@ -305,9 +306,9 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 		return err
 	}
 	if err != nil {
-		return interrupted("%s holds the best so far, of %s%s", f.out, plural(last.Evaluations, "evaluation"), again)
+		return interrupted("%s holds the best so far, of %s%s", f.out, plural.Of(last.Evaluations, "evaluation"), again)
 	}
-	fmt.Fprintf(a.stdout, "%s: %s after %s\n", f.out, found, plural(last.Evaluations, "evaluation"))
+	fmt.Fprintf(a.stdout, "%s: %s after %s\n", f.out, found, plural.Of(last.Evaluations, "evaluation"))
 	return nil
 }
 
@@ -328,7 +329,7 @@ func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swa
 		return nil, err
 	}
 	return func(swarm.Stats) (string, error) {
-		about := fmt.Sprintf("a front of %s by %s", plural(len(front.Points), "point"), strings.Join(front.Objectives, ", "))
+		about := fmt.Sprintf("a front of %s by %s", plural.Of(len(front.Points), "point"), strings.Join(front.Objectives, ", "))
 		return about, front.Write(context.WithoutCancel(ctx), f.out, f.points, f.heldOut)
 	}, err
 }

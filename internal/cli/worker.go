@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/train/remote"
 )
 
@@ -67,10 +68,10 @@ func (a *app) work(ctx context.Context, url string, access remote.Access, thread
 		return err
 	}
 	worker := remote.Worker{Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Threads: threads, Done: show.add}
-	say(fmt.Sprintf("worker %s at %s: %s at the same time", worker.Name, url, plural(threads, "evaluation")))
+	say(fmt.Sprintf("worker %s at %s: %s at the same time", worker.Name, url, plural.Of(threads, "evaluation")))
 	err = worker.Run(ctx, conn)
 	if errors.Is(err, context.Canceled) {
-		return interrupted("%s done; another worker takes over what was under way", plural(show.count(), "evaluation"))
+		return interrupted("%s done; another worker takes over what was under way", plural.Of(show.count(), "evaluation"))
 	}
 	return err
 }

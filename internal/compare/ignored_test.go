@@ -4,11 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dustin/go-humanize/english"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // A report says how many items it places without all of their constraints, and no machine is drained of items that must
@@ -48,7 +48,7 @@ func TestCaveatsOfPlans(t *testing.T) {
 	tr.Source["fixed"] = map[string]any{tr.Requests[0].Name: "its volumes"}
 	p, err := NewPlan(t.Context(), tr.FromEmpty(), plan.Options{})
 	require.NoError(t, err)
-	ignored := english.Plural(p.Ignored(), "item", "")
+	ignored := plural.Of(p.Ignored(), "item")
 	for _, c := range []struct {
 		proven, leftOut bool
 		want            string

@@ -16,8 +16,8 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/cerebro/trace/tracetest"
 )
 
 // openbPeers are the deterministic policies of FGD's authors, as they call them
@@ -106,15 +106,9 @@ func TestOpenbLearned(t *testing.T) {
 	}
 }
 
-func openbTrace(t *testing.T, folder, list string, seed int64) (tr *trace.Trace) {
+func openbTrace(t *testing.T, folder, list string, seed int64) *trace.Trace {
 	t.Helper()
-	opt := convert.Defaults()
-	opt.List, opt.Seed = list, seed
-	require.NoError(t, convert.Convert("openb", []string{folder}, opt, func(found *trace.Trace, _ int) error {
-		tr = found
-		return nil
-	}))
-	return tr
+	return tracetest.Converted(t, "openb", folder, "--list", list, "--seed", strconv.FormatInt(seed, 10))
 }
 
 // openbColumns is the GPU allocation in percent after each percent of the load.

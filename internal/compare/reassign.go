@@ -21,7 +21,7 @@ type Reassigned struct {
 	before     reassign.Cost
 }
 
-// NewReassign looks for the assignment that costs least by the model that "sigma convert roadef" has put into
+// NewReassign looks for the assignment that costs least by the model that "sigma-lab convert roadef" has put into
 // the trace. Every step is checked before anything is returned: by the slow checker, and by the challenge's own constraints. When the
 // context ends, it returns the best so far.
 func NewReassign(ctx context.Context, start *rebalance.Start, opt reassign.Options) (*Reassigned, error) {
@@ -63,7 +63,7 @@ func NewReassign(ctx context.Context, start *rebalance.Start, opt reassign.Optio
 func problem(s *rebalance.Start) (*reassign.Problem, error) {
 	model, ok := s.Trace.Source["model"].(string)
 	if !ok || s.Trace.Source["origin"] != "roadef" {
-		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the objective roadef needs a trace of sigma convert roadef", s.Trace.Name)
+		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the objective roadef needs a trace of sigma-lab convert roadef", s.Trace.Name)
 	}
 	words := make([]string, len(s.Trace.Instance.Apps))
 	for _, it := range s.Items {

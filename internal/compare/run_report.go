@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // Placement is a decision of a replay as a line of placements.csv.
@@ -35,7 +34,7 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 		fmt.Fprintf(out, "%-12s "+format+"\n", append([]any{name}, args...)...)
 	}
 	line("trace", "%s  %s", head.Name, head.Digest.Trace)
-	line("fleet", "%s, %s, %s", head.Fleet, english.Plural(head.Items, "item", ""), english.Plural(head.Apps, "app", ""))
+	line("fleet", "%s, %s, %s", head.Fleet, plural.Of(head.Items, "item"), plural.Of(head.Apps, "app"))
 	which := ""
 	if found.File != "" {
 		which = "  " + found.File

@@ -19,7 +19,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/internal/tune"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
-	"github.com/sigma-scheduler/sigma/mpa/capacity/contest"
 	"github.com/sigma-scheduler/sigma/mpa/loadsim"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
@@ -198,8 +197,6 @@ var known = map[string]values{
 	"plan --at":                     oneOf("peak"),
 	"--context":                     contexts,
 	"--learner":                     oneOf(capacity.Names()...),
-	"--learners":                    oneOf(append(capacity.Names(), contest.Best)...),
-	"--limits":                      oneOf("geometric", "paper"),
 
 	"--trace":              anyFile, // a folder, or a .tar.gz file
 	"mpa simulate --trace": orFiles(synthetic()...),

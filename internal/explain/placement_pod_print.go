@@ -7,8 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/dustin/go-humanize/english"
-
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -19,7 +18,7 @@ func (v *Pod) Print(out io.Writer) error {
 	line("pod", "%s, %s", v.Pod, v.stateText())
 	line("decided", "%s", v.decidedText())
 	v.about(line)
-	line("fleet", "%s, %d of %s in use", v.Fleet, v.InUse, english.Plural(v.Offered, "node", ""))
+	line("fleet", "%s, %d of %s in use", v.Fleet, v.InUse, plural.Of(v.Offered, "node"))
 	v.printRejected(w, "nodes")
 	fmt.Fprintln(w, "a node counts once, by the first reason in the order capacity, selector or condition, limit, rules, spread")
 	if v.Compared < v.Candidates {

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // Print writes the explanation for people.
@@ -175,7 +174,7 @@ func number(x float64) string {
 func (v *decision) remarks() []string {
 	var list []string
 	if n := v.zeroTerms(); n > 0 {
-		list = append(list, english.Plural(n, "part", "")+" of the score not shown: 0 on these machines.")
+		list = append(list, plural.Of(n, "part")+" of the score not shown: 0 on these machines.")
 	}
 	switch {
 	case v.Chosen == nil && v.Offered == 0:

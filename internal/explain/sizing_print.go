@@ -8,8 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize/english"
-
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 )
@@ -18,7 +17,7 @@ import (
 func (s *sizingState) String() string {
 	var parts []string
 	if s.Replicas != 0 {
-		parts = append(parts, english.Plural(int(s.Replicas), "replica", ""))
+		parts = append(parts, plural.Of(int(s.Replicas), "replica"))
 	}
 	if s.Limit != 0 {
 		parts = append(parts, fmt.Sprintf("%d requests at once", s.Limit))
@@ -49,7 +48,7 @@ func (e *Sizing) Print(w io.Writer) {
 		at = e.Time.UTC().Format(" at " + time.DateTime + " MST")
 	}
 	line("workload", "%s%s (%s)", e.Object, at, e.From)
-	line("observed", "%s, %d ready", english.Plural(int(e.Observed.Replicas), "replica", ""), e.Observed.Ready)
+	line("observed", "%s, %d ready", plural.Of(int(e.Observed.Replicas), "replica"), e.Observed.Ready)
 	for _, k := range e.Observed.Containers {
 		if k.Pods == 0 {
 			line("", "%s: no usage", k.Name)
@@ -57,7 +56,7 @@ func (e *Sizing) Print(w io.Writer) {
 		}
 		line("", "%s: cpu %dm of %dm%s, memory %d of %d MiB%s; mean of %s, %.3g s old", k.Name,
 			k.Use.CPU, k.Request.CPU, share(k.Use.CPU, k.Request.CPU), k.Use.Memory>>20, k.Request.Memory>>20, share(k.Use.Memory, k.Request.Memory),
-			english.Plural(k.Pods, "pod", ""), k.AgeSeconds)
+			plural.Of(k.Pods, "pod"), k.AgeSeconds)
 	}
 	if v := e.Observed.Rate; v != nil {
 		line("", "%.4g requests/s", *v)
@@ -139,9 +138,9 @@ func share(part, whole int64) string {
 // SizingVerdict writes the result of replaying a journal.
 func SizingVerdict(out io.Writer, v *journal.Verdict) {
 	if v.First != nil {
-		fmt.Fprintf(out, "%s: %s, %d equal up to line %d, which differs\n", v.Name, english.Plural(v.Decisions, "decision", ""), v.Equal, v.First.Line)
+		fmt.Fprintf(out, "%s: %s, %d equal up to line %d, which differs\n", v.Name, plural.Of(v.Decisions, "decision"), v.Equal, v.First.Line)
 	} else {
-		fmt.Fprintf(out, "%s: %s, %d equal\n", v.Name, english.Plural(v.Decisions, "decision", ""), v.Equal)
+		fmt.Fprintf(out, "%s: %s, %d equal\n", v.Name, plural.Of(v.Decisions, "decision"), v.Equal)
 	}
 	if v.Recorded > 0 {
 		fmt.Fprintf(out, "  %d by an agent that this program does not know: its recommendations are the journal's\n", v.Recorded)

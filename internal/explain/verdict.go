@@ -6,8 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dustin/go-humanize/english"
-
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -39,14 +38,14 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	default:
 		line("agreed", "%d of %d = %s", v.Agreed, asked, percent(v.Agreed, asked))
 	}
-	line("refused", "%s went where our own model does not allow", english.Plural(v.Refused, "pod", ""))
-	line("cut off", "%s", english.Plural(v.CutOff, "line", ""))
+	line("refused", "%s went where our own model does not allow", plural.Of(v.Refused, "pod"))
+	line("cut off", "%s", plural.Of(v.CutOff, "line"))
 	for i, g := range v.Gaps {
 		if i == mostGaps {
-			line("", "and %s more", english.Plural(len(v.Gaps)-i, "gap", ""))
+			line("", "and %s more", plural.Of(len(v.Gaps)-i, "gap"))
 			break
 		}
-		line("gap", "log begins again at seq %d (%s:%d), %s were not written, or their file is missing", g.Seq, g.File, g.Line, english.Plural(int(g.Lost), "event", ""))
+		line("gap", "log begins again at seq %d (%s:%d), %s were not written, or their file is missing", g.Seq, g.File, g.Line, plural.Of(int(g.Lost), "event"))
 	}
 	if v.First == nil {
 		return

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A dump is a generated cluster for the tests with a real API server: its ReplicaSets are Deployments of twice as many pods,
@@ -22,7 +25,8 @@ type dump struct {
 	Deployments []*appsv1.Deployment
 }
 
-// TestDump writes SIGMA_ORACLE_COUNT (1) files SIGMA_ORACLE_DUMP/N.json from N = SIGMA_ORACLE_FROM (1).
+// TestDump writes SIGMA_ORACLE_COUNT (1) files SIGMA_ORACLE_DUMP/N.json from N = SIGMA_ORACLE_FROM (1), with
+// SIGMA_ORACLE_MOVABLE=1 of the workloads alone whose pods may be moved.
 func TestDump(t *testing.T) {
 	dir := os.Getenv("SIGMA_ORACLE_DUMP")
 	if dir == "" {
@@ -38,7 +42,11 @@ func TestDump(t *testing.T) {
 	}
 	for i := range number("SIGMA_ORACLE_COUNT") {
 		n := number("SIGMA_ORACLE_FROM") + i
-		whole := newDump(drawCluster(uint64(n)))
+		of := drawCluster(uint64(n))
+		if os.Getenv("SIGMA_ORACLE_MOVABLE") != "" {
+			keepMovable(of)
+		}
+		whole := newDump(of)
 		text, err := json.Marshal(whole)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(n)+".json"), text, 0o600))
@@ -75,6 +83,33 @@ func newDump(c *cluster) *dump {
 	}
 	return d
 }
+
+// keepMovable removes the pods of workloads that a Rebalance would not move, until it may move all that are left.
+func keepMovable(c *cluster) {
+	c.Pods = slices.DeleteFunc(c.Pods, func(p *v1.Pod) bool { return metav1.GetControllerOf(p) == nil })
+	for {
+		stay, bare := map[string]bool{}, make([]*v1.Pod, len(c.Pods))
+		for i, p := range c.Pods {
+			bare[i] = p.DeepCopy()
+			unclaim(&bare[i].Spec)
+			bare[i].Spec.NodeName, bare[i].DeletionTimestamp = p.Spec.NodeName, nil
+			bare[i].Status = v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
+		}
+		others := podspec.NewOthers(bare, c.Nodes, appLabel)
+		for _, p := range bare {
+			if podspec.Movable(p, 0, others) != "" {
+				stay[controllerOf(p)] = true
+			}
+		}
+		if len(stay) == 0 {
+			return
+		}
+		c.Pods = slices.DeleteFunc(c.Pods, func(p *v1.Pod) bool { return stay[controllerOf(p)] })
+	}
+}
+
+// controllerOf returns a key of a pod's controller.
+func controllerOf(p *v1.Pod) string { return p.Namespace + "/" + metav1.GetControllerOf(p).Name }
 
 // unclaim removes the node of a pod, its volumes and claims, and its priority, which has no class.
 func unclaim(s *v1.PodSpec) {

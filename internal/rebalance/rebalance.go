@@ -13,12 +13,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // Options bound the search. Of Share, Count, Machines and UntilBound one is
@@ -232,7 +231,7 @@ func reason(r *Result, opt Options, only bool, budget, least float64) string {
 	case only:
 		return ""
 	case r.MachinesBefore <= target:
-		return fmt.Sprintf("no moves: the target of %s is met", english.Plural(target, "machine", ""))
+		return fmt.Sprintf("no moves: the target of %s is met", plural.Of(target, "machine"))
 	case r.Fixed == r.Items:
 		return "no moves: no item may move"
 	case budget == 0:
@@ -376,9 +375,9 @@ var shares = []float64{.1, .2, .5, 1, 2, 3, 5, 10, 20, 50}
 // Print writes the figures, and machines freed against items moved.
 func (r *Result) Print(out io.Writer) error {
 	fmt.Fprintf(out, "machines  %d → %d (bound %d, %s)\n", r.MachinesBefore, r.MachinesAfter, r.Bound, r.Method)
-	fmt.Fprintf(out, "moves     %d, %.2f %% of %s; at least %d\n", r.Moves, r.MovesPercent, english.Plural(r.Items, "item", ""), r.LeastMoves)
+	fmt.Fprintf(out, "moves     %d, %.2f %% of %s; at least %d\n", r.Moves, r.MovesPercent, plural.Of(r.Items, "item"), r.LeastMoves)
 	if r.Fixed > 0 {
-		fmt.Fprintf(out, "fixed     %s must not move\n", english.Plural(r.Fixed, "item", ""))
+		fmt.Fprintf(out, "fixed     %s must not move\n", plural.Of(r.Fixed, "item"))
 	}
 	if r.LetIn != nil {
 		fmt.Fprintf(out, "let in    %d of %d waiting items\n", *r.LetIn, *r.LetIn+*r.LeftOut)

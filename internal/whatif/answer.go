@@ -9,13 +9,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/dustin/go-humanize/english"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // Options of [Ask].
@@ -303,7 +302,7 @@ func (a *Answer) Print(out io.Writer) error {
 	}
 	if l := a.Loss; l != nil {
 		fmt.Fprintf(out, "\nloss: %d of %s can fail alone and %s. The worst is %s: %s for another node, %d without a place, %s in use then.\n",
-			l.Harmless, english.Plural(l.Tried, "node", ""), report.Qualified("all items find a place", l.ignored, l.again), l.Node, english.Plural(l.Moved, "item", ""), l.LeftOut, english.Plural(l.Nodes, "node", ""))
+			l.Harmless, plural.Of(l.Tried, "node"), report.Qualified("all items find a place", l.ignored, l.again), l.Node, plural.Of(l.Moved, "item"), l.LeftOut, plural.Of(l.Nodes, "node"))
 	}
 	if len(a.NotFit) > 0 {
 		var apps []string
@@ -311,7 +310,7 @@ func (a *Answer) Print(out io.Writer) error {
 			apps = append(apps, fmt.Sprintf("%d of %s", n.Items, n.App))
 		}
 		if more := len(a.NotFit) - 10; more > 0 {
-			apps = append(apps, "and "+english.Plural(more, "other app", ""))
+			apps = append(apps, "and "+plural.Of(more, "other app"))
 		}
 		fmt.Fprintf(out, "\nno longer fits: %s\n", strings.Join(apps, ", "))
 	}

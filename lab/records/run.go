@@ -17,6 +17,7 @@ import (
 // CPU seconds.
 type Runner struct {
 	Sigma string    // path of the command line that is measured
+	Lab   string    // path of the laboratory's, which converts public sets
 	Data  string    // folder of public data sets, SIGMA_DATA; empty = none
 	Log   io.Writer // progress
 
@@ -72,6 +73,9 @@ func (r *Runner) start(ctx context.Context, c Command, stdout io.Writer) (*Proce
 	program, shown := c.Program, c.Program
 	if program == "sigma" {
 		program, shown = r.Sigma, "bin/sigma"
+		if len(c.Args) > 0 && c.Args[0] == "convert" {
+			program, shown = r.Lab, "bin/sigma-lab"
+		}
 	}
 	text := r.text(shown, c)
 	fmt.Fprintln(r.Log, "  ", text)

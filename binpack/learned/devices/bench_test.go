@@ -16,8 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/convert"
-	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/cerebro/trace/tracetest"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
@@ -28,11 +27,7 @@ func BenchmarkOpenb(b *testing.B) {
 	if data == "" {
 		b.Skip("SIGMA_DATA is not set")
 	}
-	var tr *trace.Trace
-	require.NoError(b, convert.Convert("openb", []string{filepath.Join(data, "openb")}, convert.Defaults(), func(t *trace.Trace, _ int) error {
-		tr = t
-		return nil
-	}))
+	tr := tracetest.Converted(b, "openb", filepath.Join(data, "openb"))
 	for _, c := range []struct {
 		name string
 		pol  binpack.Policy

@@ -20,8 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
-	"github.com/sigma-scheduler/sigma/cerebro/convert"
-	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/cerebro/trace/tracetest"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 )
 
@@ -169,16 +168,11 @@ func speedAgainstTwins(t *testing.T, out io.Writer) {
 		})
 	}
 	if data := os.Getenv("SIGMA_DATA"); data != "" {
-		opt := convert.Defaults()
-		opt.LargeFirst, opt.Empty = true, true
-		folders := []string{filepath.Join(data, "tianchi2018-common"), filepath.Join(data, "tianchi2018-prelim-b")}
-		require.NoError(t, convert.Convert("tianchi", folders, opt, func(tr *trace.Trace, _ int) error {
-			twin := newTreadmill(tr, binpack.K0, bestFit)
-			twin.plain = newPlainBestFit(twin.s).choose
-			n := len(tr.Events)
-			races = append(races, race{"bestfit, tianchi-prelim-b (200 dimensions, all of it)", newTreadmill(tr, binpack.K0, bestFit), twin, 0, n, n, 3, 1})
-			return nil
-		}))
+		tr := tracetest.Converted(t, "tianchi", filepath.Join(data, "tianchi2018-common"), filepath.Join(data, "tianchi2018-prelim-b"), "--large-first", "--empty")
+		twin := newTreadmill(tr, binpack.K0, bestFit)
+		twin.plain = newPlainBestFit(twin.s).choose
+		n := len(tr.Events)
+		races = append(races, race{"bestfit, tianchi-prelim-b (200 dimensions, all of it)", newTreadmill(tr, binpack.K0, bestFit), twin, 0, n, n, 3, 1})
 	}
 	fmt.Fprintln(out, "\n| | machines in use | placements/CPU-s | allocations per placement | twin's | ratio (least … most) |\n|---|---:|---:|---:|---:|---:|")
 	for _, r := range races {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/packtest"
-	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/cerebro/trace/tracetest"
 )
 
 // wideTrace is a fixed fleet of machines with two dimensions and apps that each have a
@@ -62,14 +62,9 @@ func wideTrace(machines int, apps int32) *trace.Trace {
 func speedAtWidth(t *testing.T, out io.Writer) {
 	traces := []*trace.Trace{wideTrace(6000, 9338)}
 	if data := os.Getenv("SIGMA_DATA"); data != "" {
-		opt := convert.Defaults()
-		opt.LargeFirst, opt.Empty = true, true
-		folders := []string{filepath.Join(data, "tianchi2018-common"), filepath.Join(data, "tianchi2018-prelim-b")}
-		require.NoError(t, convert.Convert("tianchi", folders, opt, func(tr *trace.Trace, _ int) error {
-			tr.Instance.Fleet = binpack.Fixed
-			traces = append(traces, tr)
-			return nil
-		}))
+		tr := tracetest.Converted(t, "tianchi", filepath.Join(data, "tianchi2018-common"), filepath.Join(data, "tianchi2018-prelim-b"), "--large-first", "--empty")
+		tr.Instance.Fleet = binpack.Fixed
+		traces = append(traces, tr)
 	}
 	fmt.Fprintln(out, "\n| fixed fleet of 6,000 machines, 9,338 apps | machines in use | placements/CPU-s | allocations per placement | every machine scored | ratio (least … most) |\n|---|---:|---:|---:|---:|---:|")
 	for _, tr := range traces {

@@ -8,6 +8,8 @@
 //	sigma-lab records concurrency              days with a learned capacity, next to hpa-70 and Knative's
 //	sigma-lab records validate                 the simulator next to theory and a real server
 //	sigma-lab records summary                  docs/results.md from the pages, nothing is measured
+//	sigma-lab contest                          learners of the concurrency limit on drawn pods
+//	sigma-lab convert FORMAT PATH…             public data sets as traces
 //
 // Records run in the root of the repository. Public sets are read from SIGMA_DATA; without it the
 // pages name the sets left out. A section replaces its page when it has ended, so a failed or
@@ -16,6 +18,8 @@
 package main
 
 import (
+	"github.com/spf13/cobra"
+
 	"github.com/sigma-scheduler/sigma/internal/cli"
 	_ "github.com/sigma-scheduler/sigma/lab/rollout" // a model of policy files
 )
@@ -26,5 +30,7 @@ var version string
 func main() { cli.Main(laboratory()) }
 
 func laboratory() cli.Program {
-	return cli.Program{Name: "sigma-lab", Version: version, Commands: recordsCommands}
+	return cli.Program{Name: "sigma-lab", Version: version, Converter: converter, Commands: func(shell cli.Shell) []*cobra.Command {
+		return []*cobra.Command{recordsCommand(shell), contestCommand(shell)}
+	}}
 }

@@ -27,7 +27,7 @@ type program struct {
 	sigma, docs, out string
 }
 
-func recordsCommands(shell cli.Shell) []*cobra.Command {
+func recordsCommand(shell cli.Shell) *cobra.Command {
 	p := &program{Shell: shell}
 	cmd := &cobra.Command{
 		Use: "records", Short: "Make the published results", Args: cobra.NoArgs,
@@ -38,7 +38,7 @@ func recordsCommands(shell cli.Shell) []*cobra.Command {
 	flags.StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	flags.StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
 	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests())
-	return []*cobra.Command{cmd}
+	return cmd
 }
 
 // run wraps the function of a record. After an interrupt the error may be that of a killed command.
@@ -53,7 +53,11 @@ func (p *program) run(f func(cmd *cobra.Command, args []string) error) func(*cob
 }
 
 func (p *program) runner() records.Runner {
-	return records.Runner{Sigma: p.sigma, Data: os.Getenv("SIGMA_DATA"), Log: p.Err}
+	lab, err := os.Executable()
+	if err != nil {
+		lab = "bin/sigma-lab"
+	}
+	return records.Runner{Sigma: p.sigma, Lab: lab, Data: os.Getenv("SIGMA_DATA"), Log: p.Err}
 }
 
 // known refuses names that are not in the list.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -15,6 +17,20 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "", // rewrite what cmp expects; read the diff
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
+}
+
+// exits runs a program that must end with a code: exits 2 sigma-lab foo.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if exit, failed := ts.Exec(args[1], args[2:]...).(*exec.ExitError); failed { //nolint:errorlint // as testscript returns it
+		got = exit.ExitCode()
+	}
+	if neg || got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
 }

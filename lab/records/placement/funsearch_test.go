@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sigma-scheduler/sigma/cerebro/convert"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/lab/convert"
 )
 
 // The published figures of FunSearch's heuristics, to the last bin.

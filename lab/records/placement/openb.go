@@ -98,7 +98,7 @@ const openbBlock = 10
 // openbLoop is the shell loop that the page shows for a list.
 func openbLoop(b *bench, list string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "for s in {42..51} {100..109}; do\n\tbin/sigma convert openb $SIGMA_DATA/openb --list %s --seed $s --out %s\n", list, b.path("trace"))
+	fmt.Fprintf(&text, "for s in {42..51} {100..109}; do\n\tbin/sigma-lab convert openb $SIGMA_DATA/openb --list %s --seed $s --out %s\n", list, b.path("trace"))
 	for _, p := range openbPolicies {
 		fmt.Fprintf(&text, "\tbin/sigma replay --trace %s --placements %s --quiet %s\n", b.path("trace"), b.path("placements.csv"), strings.Join(p.flags, " "))
 	}

@@ -107,7 +107,7 @@ func (c *Comparison) page() page {
 		part.Rows = append(part.Rows, data)
 	}
 	p.Tables = []table{{figures, "One line a learner, over all profiles and runs"}, {kinds, "Runs whose answer stays within 5 %, in percent, by kind of profile"}}
-	p.Data = sheet.Data{Kind: "sigma mpa concurrency compare", Version: sheet.DataVersion, Verdict: p.Summary, Parts: []sheet.DataPart{part}}
+	p.Data = sheet.Data{Kind: "sigma-lab contest", Version: sheet.DataVersion, Verdict: p.Summary, Parts: []sheet.DataPart{part}}
 	p.Charts = c.charts()
 	return p
 }

@@ -1,0 +1,29 @@
+// Package tracetest has traces for tests.
+package tracetest
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// Converted runs sigma-lab convert, which the product does not import, and returns the trace of a
+// public set.
+func Converted(tb testing.TB, args ...string) *trace.Trace {
+	tb.Helper()
+	module, err := exec.CommandContext(tb.Context(), "go", "env", "GOMOD").Output()
+	require.NoError(tb, err)
+	lab := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "lab")
+	folder := filepath.Join(tb.TempDir(), "trace")
+	run := append([]string{"run", "-C", lab, "./cmd/sigma-lab", "convert", "--quiet", "--out", folder}, args...)
+	out, err := exec.CommandContext(tb.Context(), "go", run...).CombinedOutput()
+	require.NoError(tb, err, string(out))
+	t, err := trace.Load(folder)
+	require.NoError(tb, err)
+	return t
+}
