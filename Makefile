@@ -13,7 +13,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/podspace ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/pilot/record ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
 	./internal/cputime ./internal/serve/... ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot
-RACE_LAB := ./contest ./records/...
+RACE_LAB := ./contest ./records/... ./safety
 RACE_LAB_KUBERNETES := ./cmd/sigma-lab
 
 # Total, shared evenly by all fuzz targets.
