@@ -318,12 +318,13 @@ demo: lab ## the product in one go, on generated data (DEMO_BUDGET=ci: a short o
 
 .PHONY: golden
 golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it
-	@packages=$$(grep -rlE --include='*_test.go' 'flag.Bool\("rewrite"|cockroachdb/datadriven' . | grep -vE '^./(hack|out)/' | xargs -r -n1 dirname | sort -u); \
+	@packages=$$(grep -rlE --include='*_test.go' 'flag.Bool\("rewrite"|cockroachdb/datadriven' . | grep -vE '^./(hack|lab|out)/' | xargs -r -n1 dirname | sort -u); \
 	if [[ -z $$packages ]]; then echo 'no scenarios in this tree'; else go test $$packages -rewrite; fi
 
 .PHONY: tidy
 tidy: ## go mod tidy, and no file that gofmt would change
 	go mod tidy
+	cd lab && go mod tidy
 	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -l); \
 	if [[ -n $$unformatted ]]; then printf 'gofmt -w these:\n%s\n' "$$unformatted" >&2; exit 1; fi
 
