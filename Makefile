@@ -255,8 +255,18 @@ controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU
 	cd hack/controlplane && CGO_ENABLED=0 go test -trimpath -count=1 ./...
 
 .PHONY: e2e
-e2e: ## schedulers against a real control plane; one test: hack/e2e.sh -run TestGang -v
+e2e: ## all programs against a real control plane (40 minutes); one test: hack/e2e.sh -run TestGang -v
 	@hack/e2e.sh
+
+# A story of each program, live = simulated, and faults: a lost binding, killed autoscalers, a worse limit.
+STORIES := FirstHour|Install|Helm|LiveEqualsSimulated|BindingAnswerLost|ExtenderIsNeeded|Gang|MakeRoom|DrawnMoves|RebalanceAuto|Pilot|FlowPolicy|FlowsAgent|MPARecommends|MPAKills|MPALimits|UpdaterScalesAndResizes|Admission
+.PHONY: stories
+stories: ## the part of e2e that the gate runs
+	@TESTS='^Test($(STORIES))$$' hack/e2e.sh
+
+.PHONY: nightly
+nightly: ## all of e2e and the other long checks that the gate leaves out: writes docs/results/nightly.md (3 hours)
+	@hack/nightly.sh
 
 # What runs on the next Kubernetes too.
 NEXT := Install|SecondScheduler|ExtenderOverlay|ReplaceScheduler|LiveEqualsSimulated|GangByPolicy|RejectedGang|ExtendedResourceOfDriver|ResizeInPlace|MPAPage|MPALive|MPARecommends|UpdaterScalesAndResizes|Admission
