@@ -27,7 +27,6 @@ var table = []row{
 	{"binpack/bound", []string{"binpack", "binpack/measure"}},
 	{"binpack/plan", []string{"binpack", "binpack/bound"}},
 	{"binpack/plan/moves", []string{"binpack", "binpack/rule"}},
-	{"binpack/plan/reassign", nil},
 	{"binpack/packtest", []string{"binpack", "binpack/learned", "benchdata/policies"}},
 	{"swarm", []string{"internal/durable"}},
 	{"cerebro", []string{"binpack", "binpack/measure", "binpack/plan/moves", "cerebro/trace"}},

@@ -109,7 +109,7 @@ func TestCompletedValues(t *testing.T) {
 		{"train --optimizer ", "swarm cmaes random"},
 		{"train --model plan --features s", "slack steps"},
 		{"tune --for ", "live offline kube-scheduler eks aks"},
-		{"rebalance --objective ", "machines cost roadef"},
+		{"rebalance --objective ", "machines cost"},
 		{"snapshot --fleet ", "open fixed"},
 		{"mpa simulate --generated ", "train test"},
 		{"policy history --format ", "table json"},

@@ -9,8 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
-	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/rebalance"
@@ -19,7 +17,6 @@ import (
 type rebalanceFlags struct {
 	path, placements, out, format, picture string
 	moves, objective, prices               string
-	steps                                  int
 	quiet                                  bool
 	rebalance.Options
 }
@@ -41,10 +38,7 @@ most. Without --moves, --machines and --until-bound the budget is 2% of the item
 
 With --make-room the items that wait get a place first, each with at most 8 moves of
 others: what the file of placements left out, or what a snapshot's events.csv asks
-for. Alone it empties no machine.
-
-With --objective roadef, on a trace of "sigma-lab convert roadef", the moves lower the cost
-of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU).`,
+for. Alone it empties no machine.`,
 		Example: `  sigma rebalance --trace snap --moves 1% --out plan.csv
   sigma replay --trace large-1 --policy bestfit --placements start.csv
   sigma rebalance --trace large-1 --placements start.csv --until-bound --out plan.csv --format json`,
@@ -84,8 +78,7 @@ of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU)
 	flags.IntVar(&f.InFlight, "in-flight", 1, "most items that are away at once; from 2 on items can change places")
 	flags.StringVar(&f.prices, "prices", "", "CSV file of what moves cost and what must not move: app,request,fixed,price,cap")
 	flags.BoolVar(&f.MakeRoom, "make-room", false, "first let in the items that wait")
-	flags.StringVar(&f.objective, "objective", "machines", "machines; cost: empty the dearest machines; roadef: the cost of that challenge")
-	flags.IntVar(&f.steps, "steps", 600_000_000, "roadef: moves and swaps that are tried")
+	flags.StringVar(&f.objective, "objective", "machines", "machines; cost: empty the dearest machines")
 	flags.StringVar(&f.out, "out", "", "CSV file to write the moves to")
 	flags.StringVar(&f.picture, "picture", "", "SVG file to draw the machines freed against the items moved in")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
@@ -96,19 +89,11 @@ of the ROADEF/EURO challenge 2012 (600 million steps: less than a minute of CPU)
 
 // complete checks the flags and reads the budget.
 func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
-	if err := oneOf("objective", f.objective, "machines", "cost", "roadef"); err != nil {
-		return err
-	}
-	if f.steps < 1 || f.objective != "roadef" && cmd.Flags().Changed("steps") {
-		return usagef("--steps %d: want a number from 1 on, and --objective roadef", f.steps)
-	}
 	if f.objective == "roadef" {
-		for _, name := range []string{"moves", "machines", "until-bound", "make-room", "in-flight", "prices", "picture"} {
-			if cmd.Flags().Changed(name) {
-				return usagef("--%s: not with --objective roadef, which weighs moves by their price", name)
-			}
-		}
-		return nil
+		return usagef("--objective roadef: run sigma-lab reassign")
+	}
+	if err := oneOf("objective", f.objective, "machines", "cost"); err != nil {
+		return err
 	}
 	f.ByCost = f.objective == "cost"
 	if cmd.Flags().Changed("machines") && f.Machines < 1 || f.InFlight < 1 {
@@ -137,8 +122,8 @@ func (a *app) rebalanceFrom(ctx context.Context, start *rebalance.Start, f rebal
 	} else {
 		err = r.Print(a.stdout)
 	}
-	if drawn, ok := r.(*rebalance.Result); ok && f.picture != "" && err == nil {
-		err = durable.WriteFile(f.picture, func(out io.Writer) error { return drawMoves(out, drawn) })
+	if f.picture != "" && err == nil {
+		err = durable.WriteFile(f.picture, func(out io.Writer) error { return drawMoves(out, r) })
 	}
 	if err != nil {
 		return err
@@ -152,22 +137,8 @@ func (a *app) rebalanceFrom(ctx context.Context, start *rebalance.Start, f rebal
 	return nil
 }
 
-// moved is the result of a rebalance.
-type moved interface {
-	WriteMoves(io.Writer) error
-	Print(io.Writer) error
-	Why() string
-}
-
 // search looks for moves by the objective.
-func (a *app) search(ctx context.Context, start *rebalance.Start, f rebalanceFlags) (moved, error) {
-	if f.objective == "roadef" {
-		show := a.newProgress(f.steps, "step", f.quiet)
-		defer show.end()
-		return compare.NewReassign(ctx, start, reassign.Options{Seed: f.Seed, Steps: f.steps, Watch: func(steps int, least int64) {
-			show.set(steps, fmt.Sprintf("cost %d", least))
-		}})
-	}
+func (a *app) search(ctx context.Context, start *rebalance.Start, f rebalanceFlags) (*rebalance.Result, error) {
 	show := a.newProgress(0, "attempt", f.quiet)
 	defer show.end()
 	f.Watch = func(attempts, moves, freed int) {

@@ -189,7 +189,7 @@ var known = map[string]values{
 	"--for":                         oneOf(targets()...),
 	"policy export --for":           oneOf(export.Targets()...),
 	"--fleet":                       oneOf("open", "fixed"),
-	"--objective":                   oneOf("machines", "cost", "roadef"),
+	"--objective":                   oneOf("machines", "cost"),
 	"--prove":                       oneOf(compare.Solver),
 	"--agents":                      orFiles(scaling.Known()...),
 	"--generated":                   oneOf(sim.Sides()...),

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/lab/reassign"
 )
 
 // roadef is machine reassignment, the ROADEF/EURO challenge 2012: an instance is a model and an assignment.

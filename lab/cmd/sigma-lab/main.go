@@ -10,6 +10,7 @@
 //	sigma-lab records summary                  docs/results.md from the pages, nothing is measured
 //	sigma-lab contest                          learners of the concurrency limit on drawn pods
 //	sigma-lab convert FORMAT PATH…             public data sets as traces
+//	sigma-lab reassign                         machine reassignment, the ROADEF challenge
 //
 // Records run in the root of the repository. Public sets are read from SIGMA_DATA; without it the
 // pages name the sets left out. A section replaces its page when it has ended, so a failed or
@@ -31,6 +32,6 @@ func main() { cli.Main(laboratory()) }
 
 func laboratory() cli.Program {
 	return cli.Program{Name: "sigma-lab", Version: version, Converter: converter, Commands: func(shell cli.Shell) []*cobra.Command {
-		return []*cobra.Command{recordsCommand(shell), contestCommand(shell)}
+		return []*cobra.Command{recordsCommand(shell), contestCommand(shell), reassignCommand(shell)}
 	}}
 }

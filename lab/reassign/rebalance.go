@@ -1,4 +1,4 @@
-package compare
+package reassign
 
 import (
 	"context"
@@ -8,28 +8,27 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
-	"github.com/sigma-scheduler/sigma/binpack/plan/reassign"
 	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
-// Reassigned are the figures of a rebalance by the objective of the ROADEF/EURO challenge 2012, and the moves.
-type Reassigned struct {
+// A Result holds the figures of a search, and the moves.
+type Result struct {
 	rebalance.Result
-	CostBefore int64         `json:"cost_before"`
-	CostAfter  int64         `json:"cost_after"`
-	Parts      reassign.Cost `json:"parts"` // of the cost after
-	before     reassign.Cost
+	CostBefore int64 `json:"cost_before"`
+	CostAfter  int64 `json:"cost_after"`
+	Parts      Cost  `json:"parts"` // of the cost after
+	before     Cost
 }
 
-// NewReassign looks for the assignment that costs least by the model that "sigma-lab convert roadef" has put into
-// the trace. Every step is checked before anything is returned: by the slow checker, and by the challenge's own constraints. When the
+// Rebalance searches for the assignment of least cost by the model that "sigma-lab convert roadef" keeps in
+// the trace. The slow checker and the challenge's own constraints confirm each step. When the
 // context ends, it returns the best so far.
-func NewReassign(ctx context.Context, start *rebalance.Start, opt reassign.Options) (*Reassigned, error) {
+func Rebalance(ctx context.Context, start *rebalance.Start, opt Options) (*Result, error) {
 	p, err := problem(start)
 	if err != nil {
 		return nil, err
 	}
-	end := reassign.Search(ctx, p, opt)
+	end := Search(ctx, p, opt)
 	item := make([]int, len(end)) // per process
 	for k, it := range start.Items {
 		item[it.App] = k
@@ -51,7 +50,7 @@ func NewReassign(ctx context.Context, start *rebalance.Start, opt reassign.Optio
 	if err != nil {
 		return nil, err
 	}
-	r := &Reassigned{Result: *figures, before: p.Cost(p.Start), Parts: p.Cost(end)}
+	r := &Result{Result: *figures, before: p.Cost(p.Start), Parts: p.Cost(end)}
 	r.CostBefore, r.CostAfter = r.before.Total(), r.Parts.Total()
 	if r.Moves == 0 {
 		r.Reason = "no moves: none is worth its price"
@@ -60,19 +59,19 @@ func NewReassign(ctx context.Context, start *rebalance.Start, opt reassign.Optio
 }
 
 // problem is the model in a trace, with the items on their machines.
-func problem(s *rebalance.Start) (*reassign.Problem, error) {
+func problem(s *rebalance.Start) (*Problem, error) {
 	model, ok := s.Trace.Source["model"].(string)
 	if !ok || s.Trace.Source["origin"] != "roadef" {
-		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the objective roadef needs a trace of sigma-lab convert roadef", s.Trace.Name)
+		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the command needs a trace of sigma-lab convert roadef", s.Trace.Name)
 	}
 	words := make([]string, len(s.Trace.Instance.Apps))
 	for _, it := range s.Items {
 		if it.Line < 0 {
-			return nil, fmt.Errorf("trace %s: %s waits: the objective roadef moves what stands", s.Trace.Name, s.Trace.Instance.Apps[it.App].Name)
+			return nil, fmt.Errorf("trace %s: %s has no machine, and only items on machines move", s.Trace.Name, s.Trace.Instance.Apps[it.App].Name)
 		}
 		words[it.App] = strconv.Itoa(int(it.Line))
 	}
-	p, file, err := reassign.Read(model, strings.Join(words, " "))
+	p, file, err := Read(model, strings.Join(words, " "))
 	if err != nil {
 		return nil, fmt.Errorf("trace %s: trace.yaml: source.model and the placements: %s:%w", s.Trace.Name, file, err)
 	}
@@ -80,7 +79,7 @@ func problem(s *rebalance.Start) (*reassign.Problem, error) {
 }
 
 // Print writes the cost before and after, by its parts.
-func (r *Reassigned) Print(out io.Writer) error {
+func (r *Result) Print(out io.Writer) error {
 	percent := 0.0
 	if r.CostBefore > 0 {
 		percent = 100 * (1 - float64(r.CostAfter)/float64(r.CostBefore))
