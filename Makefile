@@ -13,7 +13,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./internal/podspace ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
 	./plugins/engine ./plugins/evict ./plugins/extender ./plugins/mover ./plugins/pilot/control ./plugins/pilot/record ./plugins/rebalance ./plugins/sigma ./plugins/snapshot \
 	./internal/cputime ./internal/serve/... ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate ./cmd/sigma-mpa ./cmd/sigma-pilot
-RACE_LAB := ./contest ./records/...
+RACE_LAB := ./contest ./records/... ./safety
 RACE_LAB_KUBERNETES := ./cmd/sigma-lab
 
 # Total, shared evenly by all fuzz targets.
@@ -255,8 +255,18 @@ controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU
 	cd hack/controlplane && CGO_ENABLED=0 go test -trimpath -count=1 ./...
 
 .PHONY: e2e
-e2e: ## schedulers against a real control plane; one test: hack/e2e.sh -run TestGang -v
+e2e: ## all programs against a real control plane (40 minutes); one test: hack/e2e.sh -run TestGang -v
 	@hack/e2e.sh
+
+# A story of each program, live = simulated, and faults: a lost binding, killed autoscalers, a worse limit.
+STORIES := FirstHour|Install|Helm|LiveEqualsSimulated|BindingAnswerLost|ExtenderIsNeeded|Gang|MakeRoom|DrawnMoves|RebalanceAuto|Pilot|FlowPolicy|FlowsAgent|MPARecommends|MPAKills|MPALimits|UpdaterScalesAndResizes|Admission
+.PHONY: stories
+stories: ## the part of e2e that the gate runs
+	@TESTS='^Test($(STORIES))$$' hack/e2e.sh
+
+.PHONY: nightly
+nightly: ## all of e2e and the other long checks that the gate leaves out: writes docs/results/nightly.md (3 hours)
+	@hack/nightly.sh
 
 # What runs on the next Kubernetes too.
 NEXT := Install|SecondScheduler|ExtenderOverlay|ReplaceScheduler|LiveEqualsSimulated|GangByPolicy|RejectedGang|ExtendedResourceOfDriver|ResizeInPlace|MPAPage|MPALive|MPARecommends|UpdaterScalesAndResizes|Admission
@@ -318,12 +328,13 @@ demo: lab ## the product in one go, on generated data (DEMO_BUDGET=ci: a short o
 
 .PHONY: golden
 golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it
-	@packages=$$(grep -rlE --include='*_test.go' 'flag.Bool\("rewrite"|cockroachdb/datadriven' . | grep -vE '^./(hack|out)/' | xargs -r -n1 dirname | sort -u); \
+	@packages=$$(grep -rlE --include='*_test.go' 'flag.Bool\("rewrite"|cockroachdb/datadriven' . | grep -vE '^./(hack|lab|out)/' | xargs -r -n1 dirname | sort -u); \
 	if [[ -z $$packages ]]; then echo 'no scenarios in this tree'; else go test $$packages -rewrite; fi
 
 .PHONY: tidy
 tidy: ## go mod tidy, and no file that gofmt would change
 	go mod tidy
+	cd lab && go mod tidy
 	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs -r gofmt -l); \
 	if [[ -n $$unformatted ]]; then printf 'gofmt -w these:\n%s\n' "$$unformatted" >&2; exit 1; fi
 

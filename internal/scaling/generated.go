@@ -72,7 +72,7 @@ type Run struct {
 // Compare simulates each agent on each scenario. The first agent is the reference. It
 // refuses a policy that was trained on one of the scenarios.
 func (g *Generated) Compare(ctx context.Context) (*Comparison, error) {
-	scenarios, err := g.scenarios()
+	scenarios, err := g.Scenarios()
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (g *Generated) Compare(ctx context.Context) (*Comparison, error) {
 	return c, nil
 }
 
-// scenarios generates them. It refuses one that an agent's policy was trained on.
-func (g *Generated) scenarios() ([]sim.Scenario, error) {
+// Scenarios generates the scenarios. It refuses one that an agent's policy was trained on.
+func (g *Generated) Scenarios() ([]sim.Scenario, error) {
 	generator, err := sim.NewGenerator(g.Side, g.Traces)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/lab/records"
+	"github.com/sigma-scheduler/sigma/lab/safety"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
@@ -27,7 +28,7 @@ const (
 // Safety compares agents with the rules on cfg's number of generated test scenarios, of
 // which the first are hostile: learned, learned that begins in OnlineTraining and, where it
 // is the path of a file, a network within its band. It replaces the page, or prints it, and
-// fails where [scaling.Safety.Breach] finds something, after the page is written.
+// fails where [safety.Result.Breach] finds something, after the page is written.
 func Safety(ctx context.Context, runs, hostile int, network string, cfg Config) error {
 	if runs < 2 || hostile < 1 || hostile >= runs {
 		return fmt.Errorf("%d runs, %d of them hostile: want some of both", runs, hostile)
@@ -91,9 +92,9 @@ func Safety(ctx context.Context, runs, hostile int, network string, cfg Config) 
 }
 
 // safetyOf returns figures by loads, and of all loads as the last.
-func safetyOf(ctx context.Context, list []scaling.Agent, weights agents.Weights, runs, hostile int, cfg Config) ([]scaling.Safety, error) {
-	var rows []scaling.Safety
-	total := scaling.Safety{Name: "all"}
+func safetyOf(ctx context.Context, list []scaling.Agent, weights agents.Weights, runs, hostile int, cfg Config) ([]safety.Result, error) {
+	var rows []safety.Result
+	total := safety.Result{Name: "all"}
 	for _, g := range []scaling.Generated{
 		{Seed: sim.FirstTestSeed, Count: hostile, Hostile: true},
 		{Seed: sim.FirstTestSeed + uint64(hostile), Count: runs - hostile},
@@ -102,11 +103,11 @@ func safetyOf(ctx context.Context, list []scaling.Agent, weights agents.Weights,
 		if cfg.Data != "" {
 			g.Traces = filepath.Join(cfg.Data, "workloads")
 		}
-		loads, err := g.Safety(ctx, weights)
+		loads, err := safety.Compare(ctx, &g, weights)
 		if err != nil {
 			return nil, err
 		}
-		sum := scaling.Safety{Name: "all of these"}
+		sum := safety.Result{Name: "all of these"}
 		for i := range loads {
 			sum.Add(&loads[i])
 		}
@@ -118,7 +119,7 @@ func safetyOf(ctx context.Context, list []scaling.Agent, weights agents.Weights,
 
 var safetyHeads = []string{"", "runs", "rules break", "agent breaks", "more kills in", "pods", "swing", "decisions", "computed again"}
 
-func safetyRow(name string, r *scaling.Safety) []string {
+func safetyRow(name string, r *safety.Result) []string {
 	return []string{
 		name, fmt.Sprint(r.Runs), fmt.Sprint(r.Rules), fmt.Sprint(r.Broke), fmt.Sprint(r.Kills), fmt.Sprintf("%.2f", r.Most),
 		fmt.Sprint(r.Swinging), fmt.Sprint(r.Decisions), fmt.Sprint(r.Equal),

@@ -1,4 +1,4 @@
-package scaling
+package safety
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/mpatest"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
@@ -14,14 +15,14 @@ import (
 
 // The short form of `make mpa-safety`.
 func TestSafety(t *testing.T) {
-	list, err := Agents([]string{"hpa+vpa", "learned"}, "")
+	list, err := scaling.Agents([]string{"hpa+vpa", "learned"}, "")
 	require.NoError(t, err)
-	weights, err := Weights(nil)
+	weights, err := scaling.Weights(nil)
 	require.NoError(t, err)
-	var all Safety
+	var all Result
 	for count, hostile := range map[int]bool{6: false, 12: true} {
-		g := Generated{Side: "test", Seed: sim.FirstTestSeed, Count: count, Hostile: hostile, Agents: list, Workers: 2}
-		figures, err := g.Safety(t.Context(), weights)
+		g := scaling.Generated{Side: "test", Seed: sim.FirstTestSeed, Count: count, Hostile: hostile, Agents: list, Workers: 2}
+		figures, err := Compare(t.Context(), &g, weights)
 		require.NoError(t, err)
 		for _, f := range figures {
 			all.Add(&f)
@@ -35,16 +36,16 @@ func TestSafety(t *testing.T) {
 // Scenarios of the train side in which the rules ask for ever more pods, and a candidate that
 // had to follow them took 13 × the pods that are allowed or went up and down.
 func TestSafetyOfOnlineTraining(t *testing.T) {
-	list, err := Agents([]string{"hpa+vpa", "learned@OnlineTraining"}, "")
+	list, err := scaling.Agents([]string{"hpa+vpa", "learned@OnlineTraining"}, "")
 	require.NoError(t, err)
-	weights, err := Weights(nil)
+	weights, err := scaling.Weights(nil)
 	require.NoError(t, err)
 	for _, s := range []struct {
 		seed    uint64
 		hostile bool
 	}{{5001, true}, {5070, true}, {5177, true}, {5001, false}, {5008, false}, {5070, false}} {
-		g := Generated{Side: "train", Seed: s.seed, Count: 1, Hostile: s.hostile, Agents: list, Workers: 2}
-		figures, err := g.Safety(t.Context(), weights)
+		g := scaling.Generated{Side: "train", Seed: s.seed, Count: 1, Hostile: s.hostile, Agents: list, Workers: 2}
+		figures, err := Compare(t.Context(), &g, weights)
 		require.NoError(t, err)
 		f := figures[0]
 		f.Rules += 1 // of a single run promises say nothing
@@ -54,13 +55,13 @@ func TestSafetyOfOnlineTraining(t *testing.T) {
 
 // Each fault is a breach, and a run without one is none.
 func TestBreach(t *testing.T) {
-	sound := Safety{Runs: 10, Rules: 10, Broke: 11, Most: 1, Decisions: 5, Equal: 5}
+	sound := Result{Runs: 10, Rules: 10, Broke: 11, Most: 1, Decisions: 5, Equal: 5}
 	assert.Empty(t, sound.Breach())
-	for want, change := range map[string]func(s *Safety){
-		"12 runs broke the promise, 10 of the rules": func(s *Safety) { s.Broke++ },
-		"1.20 × the pods that are allowed":           func(s *Safety) { s.Most = 1.2 },
-		"1 runs oscillate":                           func(s *Safety) { s.Swinging = 1 },
-		"4 of 5 decisions are computed again":        func(s *Safety) { s.Equal-- },
+	for want, change := range map[string]func(s *Result){
+		"12 runs broke the promise, 10 of the rules": func(s *Result) { s.Broke++ },
+		"1.20 × the pods that are allowed":           func(s *Result) { s.Most = 1.2 },
+		"1 runs oscillate":                           func(s *Result) { s.Swinging = 1 },
+		"4 of 5 decisions are computed again":        func(s *Result) { s.Equal-- },
 	} {
 		s := sound
 		change(&s)

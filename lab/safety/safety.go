@@ -1,4 +1,5 @@
-package scaling
+// Package safety looks for forbidden results of an agent of the autoscaler in generated scenarios.
+package safety
 
 import (
 	"context"
@@ -10,14 +11,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
-// Safety holds the results of an agent in some scenarios, and its forbidden ones.
-type Safety struct {
+// Result holds the results of an agent in some scenarios, and its forbidden ones.
+type Result struct {
 	Name  string // of the scenarios
 	Runs  int
 	Rules int // runs of the rules that broke the promise
@@ -36,7 +38,7 @@ type Safety struct {
 }
 
 // Add adds the figures of other scenarios.
-func (s *Safety) Add(o *Safety) {
+func (s *Result) Add(o *Result) {
 	s.Runs, s.Rules, s.Broke, s.Kills = s.Runs+o.Runs, s.Rules+o.Rules, s.Broke+o.Broke, s.Kills+o.Kills
 	s.Most, s.Swinging = max(s.Most, o.Most), s.Swinging+o.Swinging
 	s.Decisions, s.Equal = s.Decisions+o.Decisions, s.Equal+o.Equal
@@ -45,7 +47,7 @@ func (s *Safety) Add(o *Safety) {
 // Breach describes the first forbidden result, "" = no such result: more broken promises than 1.1 ×
 // the rules', an unbounded number of pods, a swing, or a decision that its journal does not
 // give again.
-func (s *Safety) Breach() string {
+func (s *Result) Breach() string {
 	switch {
 	case float64(s.Broke) > 1.1*float64(s.Rules):
 		return fmt.Sprintf("%d runs broke the promise, %d of the rules", s.Broke, s.Rules)
@@ -59,14 +61,14 @@ func (s *Safety) Breach() string {
 	return ""
 }
 
-// Safety compares the second agent with the first, the rules, on each scenario. It returns
+// Compare compares the second agent with the first, the rules, on each scenario. It returns
 // figures by the name of the load, in the order in which the names occur. The replay needs
 // the weights of the second agent.
-func (g *Generated) Safety(ctx context.Context, weights agents.Weights) ([]Safety, error) {
+func Compare(ctx context.Context, g *scaling.Generated, weights agents.Weights) ([]Result, error) {
 	if len(g.Agents) != 2 {
 		return nil, fmt.Errorf("%d agents: want the rules and another one", len(g.Agents))
 	}
-	scenarios, err := g.scenarios()
+	scenarios, err := g.Scenarios()
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +77,12 @@ func (g *Generated) Safety(ctx context.Context, weights agents.Weights) ([]Safet
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	each := make([]Safety, g.Count)
+	each := make([]Result, g.Count)
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, g.Workers))
 	for i := range scenarios {
 		group.Go(func() (err error) {
-			each[i], err = g.safety(inner, weights, &scenarios[i], g.Seed+uint64(i), filepath.Join(folder, fmt.Sprint(i)))
+			each[i], err = judge(inner, g, weights, &scenarios[i], g.Seed+uint64(i), filepath.Join(folder, fmt.Sprint(i)))
 			if err == nil && g.Done != nil {
 				g.Done()
 			}
@@ -90,21 +92,21 @@ func (g *Generated) Safety(ctx context.Context, weights agents.Weights) ([]Safet
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	var list []Safety
+	var list []Result
 	index := map[string]int{}
 	for i := range each {
 		k, ok := index[each[i].Name]
 		if !ok {
 			k = len(list)
-			index[each[i].Name], list = k, append(list, Safety{Name: each[i].Name})
+			index[each[i].Name], list = k, append(list, Result{Name: each[i].Name})
 		}
 		list[k].Add(&each[i])
 	}
 	return list, nil
 }
 
-func (g *Generated) safety(ctx context.Context, weights agents.Weights, s *sim.Scenario, seed uint64, folder string) (Safety, error) {
-	out := Safety{Name: s.Name, Runs: 1}
+func judge(ctx context.Context, g *scaling.Generated, weights agents.Weights, s *sim.Scenario, seed uint64, folder string) (Result, error) {
+	out := Result{Name: s.Name, Runs: 1}
 	rules, err := g.Agents[0].Run(ctx, s.Config(seed))
 	if err != nil {
 		return out, err
