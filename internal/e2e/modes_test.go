@@ -163,7 +163,7 @@ func TestPolicyWhileRunning(t *testing.T) {
 	// A policy that only the loader refuses is not in force either, and the status says
 	// why.
 	for i, bad := range []struct{ old, replaced, want string }{
-		{"model: linear", "model: rollout", "rollout"},
+		{"model: linear", "model: population", "population"},
 		{"knowledge: K1", "knowledge: K2", "K2"},
 	} {
 		c.Kubectl(t, policyYAML(t, "general-k1", "general", bad.old, bad.replaced), "apply", "-f", "-")
