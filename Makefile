@@ -264,6 +264,10 @@ STORIES := FirstHour|Install|Helm|LiveEqualsSimulated|BindingAnswerLost|Extender
 stories: ## the part of e2e that the gate runs
 	@TESTS='^Test($(STORIES))$$' hack/e2e.sh
 
+.PHONY: same
+same: ## outputs of sigma on twenty generated inputs next to those of BEFORE=COMMIT, byte for byte (2 CPU-minutes)
+	@hack/same.sh '$(BEFORE)'
+
 .PHONY: nightly
 nightly: ## all of e2e and the other long checks that the gate leaves out: writes docs/results/nightly.md (3 hours)
 	@hack/nightly.sh
