@@ -29,7 +29,7 @@ done
 	go run . chart --source ../.. --out ../../out/e2e/chart --version test >/dev/null
 	go run . install --source ../.. --out ../../out/e2e/install --registry registry.example.org --version test
 )
-go test -tags e2e -c -o out/e2e/e2e.test ./internal/e2e
+go test -tags e2e,grpcnotrace -c -o out/e2e/e2e.test ./internal/e2e
 # A generated cluster for TestDrawnMoves.
 rm -rf out/e2e/clusters && mkdir out/e2e/clusters
 SIGMA_ORACLE_DUMP=$PWD/out/e2e/clusters SIGMA_ORACLE_FROM=4 go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null
@@ -42,7 +42,7 @@ if (($# == 0)); then
 	mkdir out/e2e/audit
 	[[ ${TESTS:-} ]] || : >out/e2e/audit/whole
 	# shellcheck disable=SC2086 # one word each
-	hack/controlplane/run.sh go test -tags e2e -p 1 -count=1 $others
+	hack/controlplane/run.sh go test -tags e2e,grpcnotrace -p 1 -count=1 $others
 fi
 
 flags=(-test.timeout=60m)
@@ -60,6 +60,7 @@ if (($#)); then exec "${e2e[@]}"; fi
 # Most tests wait for programs rather than for a core: two processes, each with a control plane
 # of its own, take every second test. What all of them used is compared after both.
 mapfile -t tests < <("${e2e[@]}" -test.list "${TESTS:-.}" | grep -v '^TestRightsUsed$')
+((${#tests[@]})) || { echo "hack/e2e.sh: no test matches ${TESTS:-.}" >&2 && exit 2; }
 half() { # the regular expression of every second test, from the given one on
 	local -a mine=()
 	for ((i = $1; i < ${#tests[@]}; i += 2)); do mine+=("${tests[i]}"); done

@@ -22,7 +22,7 @@ esac
 
 # Folders below hack/ are modules of their own. lab is one, too, and its targets import no Kubernetes.
 mapfile -t targets < <(grep -rHE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*\([a-z]+ \*testing\.F\)' . |
-	grep -vE '^\./hack/|/testdata/' | sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort)
+	grep -vE '^\./(hack|out)/|/testdata/' | sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort)
 if [[ -n ${2-} ]]; then
 	mapfile -t targets < <(
 		for target in "${targets[@]}"; do

@@ -12,6 +12,7 @@ before=${1:?COMMIT}
 dir=$PWD/out/same
 rm -rf "$dir" && mkdir -p "$dir"
 trap 'git worktree remove --force "$dir/tree" 2>/dev/null || true' EXIT
+git worktree prune
 git worktree add -q --detach "$dir/tree" "$before"
 (cd "$dir/tree" && go build -trimpath -buildvcs=false -o "$dir/old" ./cmd/sigma)
 go build -trimpath -buildvcs=false -o "$dir/new" ./cmd/sigma

@@ -15,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
-// publicSets are the formats that the laboratory converts.
-var publicSets = []string{"tianchi", "openb", "azure", "vbp", "bppc", "funsearch", "roadef"}
+// PublicSets are the formats that the laboratory converts.
+var PublicSets = []string{"tianchi", "openb", "azure", "vbp", "bppc", "funsearch", "roadef"}
 
 // A Converter turns public data sets into traces.
 type Converter struct {
@@ -45,8 +45,9 @@ func (a *app) convert() *cobra.Command {
 				return cmd.Help()
 			case len(args) == 0:
 				return usagef("a FORMAT is missing; there is log")
-			case slices.Contains(publicSets, args[0]):
-				return usagef("%s is a public data set, which the laboratory converts: make lab && bin/sigma-lab convert %s", args[0], strings.Join(args, " "))
+			}
+			if i := slices.IndexFunc(args, func(arg string) bool { return slices.Contains(PublicSets, arg) }); i >= 0 {
+				return usagef("%s is a public data set, which the laboratory converts: make lab && bin/sigma-lab convert %s", args[i], strings.Join(args, " "))
 			}
 			return unknown("format", args[0], []string{"log"})
 		},

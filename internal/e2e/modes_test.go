@@ -162,11 +162,11 @@ func TestPolicyWhileRunning(t *testing.T) {
 	}
 	// A policy that only the loader refuses is not in force either, and the status says
 	// why.
-	for i, bad := range []struct{ old, replaced, want string }{
-		{"model: linear", "model: population", "population"},
-		{"knowledge: K1", "knowledge: K2", "K2"},
+	for i, bad := range []struct{ text, want string }{
+		{policyYAML(t, "weibull-k0", "general"), "population"},
+		{policyYAML(t, "general-k1", "general", "knowledge: K1", "knowledge: K2"), "K2"},
 	} {
-		c.Kubectl(t, policyYAML(t, "general-k1", "general", bad.old, bad.replaced), "apply", "-f", "-")
+		c.Kubectl(t, bad.text, "apply", "-f", "-")
 		shows("a policy that cannot be loaded: "+bad.want, "False      False", bad.want)
 		status := policyStatus(t, c, "general")
 		require.EqualValues(t, 2+i, status.ObservedGeneration)

@@ -77,6 +77,9 @@ func (r *Runner) start(ctx context.Context, c Command, stdout io.Writer) (*Proce
 			program, shown = r.Lab, "bin/sigma-lab"
 		}
 	}
+	if program == "bin/sigma-lab" {
+		program = r.Lab
+	}
 	text := r.text(shown, c)
 	fmt.Fprintln(r.Log, "  ", text)
 	if c.Note != "" {

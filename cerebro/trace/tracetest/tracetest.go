@@ -2,6 +2,7 @@
 package tracetest
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,8 +21,18 @@ func Converted(tb testing.TB, args ...string) *trace.Trace {
 	require.NoError(tb, err)
 	lab := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "lab")
 	folder := filepath.Join(tb.TempDir(), "trace")
+	// The files that a test opens are part of the key of its cached result.
+	sources, err := filepath.Glob(filepath.Join(lab, "convert", "*.go"))
+	require.NoError(tb, err)
+	require.NotEmpty(tb, sources)
+	for _, path := range sources {
+		_, err := os.ReadFile(path)
+		require.NoError(tb, err)
+	}
 	run := append([]string{"run", "-C", lab, "./cmd/sigma-lab", "convert", "--quiet", "--out", folder}, args...)
-	out, err := exec.CommandContext(tb.Context(), "go", run...).CombinedOutput()
+	cmd := exec.CommandContext(tb.Context(), "go", run...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // not built again in the race detector
+	out, err := cmd.CombinedOutput()
 	require.NoError(tb, err, string(out))
 	t, err := trace.Load(folder)
 	require.NoError(tb, err)

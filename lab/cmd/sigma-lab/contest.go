@@ -84,5 +84,8 @@ best are behind the guard of memory. The same flags give the same figures.`,
 	flags.IntVar(&c.Workers, "workers", runtime.GOMAXPROCS(0), "pods at the same time")
 	flags.StringVar(&format, "format", "table", "table or json")
 	flags.StringVar(&page, "report", "", "also write the comparison as an HTML page of one file")
+	for name, words := range map[string][]string{"learners": capacity.Names(), "limits": {"geometric", "paper"}, "format": {"table", "json"}} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	}
 	return cmd
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +34,9 @@ anything is written.`,
 			}
 			if format != "table" && format != "json" {
 				return shell.Usage("unknown format %q; there are table, json", format)
+			}
+			if _, err := os.Stat(filepath.Dir(out)); err != nil {
+				return shell.Usage("--out: %v", err)
 			}
 			t, err := trace.Load(path)
 			if err != nil {

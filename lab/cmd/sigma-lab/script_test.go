@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/cli"
+	"github.com/sigma-scheduler/sigma/lab/convert"
 )
 
 func TestMain(m *testing.M) {
@@ -20,6 +24,15 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
+}
+
+// The product names the laboratory's command for each public set.
+func TestPublicSets(t *testing.T) {
+	var names []string
+	for _, f := range convert.Formats() {
+		names = append(names, f.Name)
+	}
+	require.Equal(t, names, cli.PublicSets)
 }
 
 // exits runs a program that must end with a code: exits 2 sigma-lab foo.
