@@ -28,25 +28,21 @@ func (r *Replayer) placeInitial() error {
 	for i, p := range r.trace.Placed {
 		q := r.trace.Requests[p.Request]
 		m := r.state.MachineAt(p.Line, p.Index)
-		var devices []binpack.Device // each of the line's items uses these
-		for _, d := range p.Devices {
-			devices = append(devices, binpack.Device(d))
-		}
-		for range p.Count {
-			if err := r.state.PlaceAs(q.App, m, devices); err != nil {
+		for range p.Count { // each of the line's items uses the line's devices
+			if err := r.state.PlaceAs(q.App, m, p.Devices); err != nil {
 				return fmt.Errorf("placed.csv:%d: request %q on machine %s: %w",
 					i+2, q.Name, r.trace.MachineName(p.Line, p.Index), err)
 			}
 			item := r.base[p.Request] + next[p.Request]
 			next[p.Request]++
 			r.where[item] = m
-			r.keepDevices(item, devices)
+			r.keepDevices(item, p.Devices)
 			r.run.mover.came(r, item, q.App, m)
 			if fixed[q.Name] != nil {
 				r.run.mover.fix(item)
 			}
 			if r.run.checker != nil {
-				if err := r.run.checker.Initial(q.App, p.Line, p.Index, devices); err != nil {
+				if err := r.run.checker.Initial(q.App, p.Line, p.Index, p.Devices); err != nil {
 					return fmt.Errorf("placed.csv:%d: %w", i+2, err)
 				}
 			}
@@ -183,20 +179,16 @@ func (r *Replayer) follow(now float64, request, number int32) bool {
 	}
 	q := r.trace.Requests[request]
 	m := r.state.MachineAt(line, index)
-	var devices []binpack.Device
-	for _, d := range used {
-		devices = append(devices, binpack.Device(d))
-	}
-	if len(devices) == 0 {
+	if len(used) == 0 {
 		r.state.Book(q.App, m) // another order of arrival may put more items there at a time than there ever were
-	} else if err := r.state.PlaceAs(q.App, m, devices); err != nil {
+	} else if err := r.state.PlaceAs(q.App, m, used); err != nil {
 		u.err = fmt.Errorf("request %q on machine %s: %w", q.Name, r.trace.MachineName(line, index), err)
 		return false
 	}
 	if u.checker != nil {
-		u.err = u.checker.Initial(q.App, line, index, devices)
+		u.err = u.checker.Initial(q.App, line, index, used)
 	}
-	r.notePlaced(now, request, number, m, devices)
+	r.notePlaced(now, request, number, m, used)
 	return true
 }
 

@@ -52,7 +52,7 @@ func ParseDevices(in *binpack.Instance, text string) ([]Device, error) {
 		if err != nil {
 			return nil, fmt.Errorf("device %q: not an index", part)
 		}
-		devices = append(devices, Device{int32(d), int32(n)})
+		devices = append(devices, Device{Dimension: int32(d), Index: int32(n)})
 	}
 	slices.SortFunc(devices, func(a, b Device) int {
 		if a.Dimension != b.Dimension {

@@ -62,7 +62,7 @@ func TestLoad(t *testing.T) {
 	require.Equal(t, []Request{{"old", 0, 2}, {"t0", 2, 1}, {"r1", 0, 3}, {"r2", 2, 1}}, tr.Requests)
 	require.Equal(t, []Placed{
 		{Request: 0, Line: 1, Index: 1, Count: 2},
-		{Request: 1, Line: 0, Index: 0, Count: 1, Devices: []Device{{2, 0}, {2, 1}}},
+		{Request: 1, Line: 0, Index: 0, Count: 1, Devices: []Device{{Dimension: 2, Index: 0}, {Dimension: 2, Index: 1}}},
 	}, tr.Placed)
 	require.Equal(t, []Event{{1, Create, 2, 3}, {2, Delete, 2, 1}, {2, Create, 3, 1}, {3, Delete, 2, 2}, {4, Delete, 0, 2}}, tr.Events)
 	require.Equal(t, 5.0, tr.MeasureFrom)
