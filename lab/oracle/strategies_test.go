@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -279,7 +280,7 @@ func ours(t *testing.T, pol binpack.Policy, s situation, amounts func(request) r
 		Types:    []string{""},
 		Machines: []binpack.MachineLine{{Name: "node", Count: 1, Cost: 1, Capacity: s.node[:]}},
 	}
-	for i, r := range append(s.pods[:len(s.pods):len(s.pods)], s.pod) {
+	for i, r := range append(slices.Clip(s.pods), s.pod) {
 		demand := amounts(r)
 		inst.Groups = append(inst.Groups, binpack.Group{})
 		inst.Apps = append(inst.Apps, binpack.App{Group: int32(i), Demand: demand[:], Expected: -1, Lifetime: -1})
