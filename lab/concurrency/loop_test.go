@@ -30,7 +30,7 @@ func queueProgram(t *testing.T) string {
 	}
 	program := filepath.Join(t.TempDir(), "queue")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "knative.dev/serving/cmd/queue")
-	build.Dir = "../knative"
+	build.Dir = "../../hack/knative"
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	said, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", said)
