@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the outputs of `sigma` with those of a former commit on generated inputs, byte for byte: what a change of
-# structure must not change.
+# Compares the outputs of `sigma` with those of a former commit on generated inputs, byte for byte. A change of
+# structure must leave them equal.
 #
 #   hack/same.sh COMMIT
 #
@@ -20,7 +20,7 @@ go build -trimpath -buildvcs=false -o "$dir/new" ./cmd/sigma
 printf 'size_bytes,cdf\n0,0\n1000,.3\n10000,.6\n100000,.9\n10000000,1\n' >"$dir/sizes.csv"
 
 equal=0 different=0 failed=0
-# both runs a command by both programs; FILE of --out and the like stands in a folder of each.
+# both runs a command by both programs, each in a folder of its own, where the files that it writes are.
 both() {
 	local side
 	for side in old new; do
