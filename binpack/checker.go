@@ -16,6 +16,7 @@ type Checker struct {
 	inst     *Instance
 	machines map[position]*checkedMachine
 	groups   []checkedGroup
+	places   []place // with a zone
 	active   int
 	items    int
 }
@@ -40,7 +41,7 @@ type checkedGroup struct {
 
 // NewChecker starts with empty machines.
 func NewChecker(inst *Instance) *Checker {
-	c := &Checker{inst: inst, machines: map[position]*checkedMachine{}, groups: make([]checkedGroup, len(inst.Groups))}
+	c := &Checker{inst: inst, machines: map[position]*checkedMachine{}, groups: make([]checkedGroup, len(inst.Groups)), places: placesOf(inst.Machines)}
 	for g := range c.groups {
 		c.groups[g].machines, c.groups[g].zones = map[position]int32{}, map[string]int32{}
 	}
@@ -114,6 +115,21 @@ func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 	}
 	c.book(app, at, devices, -1)
 	return nil
+}
+
+// Resize changes the demand of an app and of its items. A machine may then be above its
+// capacity: only one that takes an item is judged.
+func (c *Checker) Resize(app int32, demand []int64) {
+	old := c.inst.Apps[app].Demand
+	inst := *c.inst // the caller keeps its own
+	inst.Apps = slices.Clone(inst.Apps)
+	inst.Apps[app].Demand = demand
+	c.inst = &inst
+	for _, m := range c.machines {
+		for d := range m.used {
+			m.used[d] += int64(m.apps[app]) * (demand[d] - old[d])
+		}
+	}
 }
 
 // at checks that the fleet has a machine.

@@ -31,8 +31,10 @@ func (c *Checker) judgeZone(app int32, at position) []error {
 	if count > 1 && in < limits.SpreadMin {
 		bad = append(bad, fmt.Errorf("group %s in %d zones, spread %d", name, in, limits.SpreadMin))
 	}
-	if least := c.leastInZone(app); limits.Skew > 0 && count-least > limits.Skew {
-		bad = append(bad, fmt.Errorf("%d of group %s in zone %s, %d in another, skew %d", count, name, zone, least, limits.Skew))
+	if limits.Skew > 0 {
+		if least := c.leastInZone(app); count-least > limits.Skew {
+			bad = append(bad, fmt.Errorf("%d of group %s in zone %s, %d in another, skew %d", count, name, zone, least, limits.Skew))
+		}
 	}
 	for _, r := range g.byZone {
 		a, b := c.groups[r.A].zones[zone], c.groups[r.B].zones[zone]
@@ -46,10 +48,29 @@ func (c *Checker) judgeZone(app int32, at position) []error {
 // leastInZone is the fewest items of the group in any zone with machines that the app may use.
 func (c *Checker) leastInZone(app int32) int32 {
 	a, least := c.inst.Apps[app], int32(math.MaxInt32)
-	for _, m := range c.inst.Machines {
-		if m.Zone != "" && m.Count != 0 && (a.Types == nil || slices.Contains(a.Types, m.Type)) {
-			least = min(least, c.groups[a.Group].zones[m.Zone])
+	for _, p := range c.places {
+		if a.Types == nil || slices.Contains(a.Types, p.typ) {
+			least = min(least, c.groups[a.Group].zones[p.zone])
 		}
 	}
 	return least
+}
+
+// A place is a type of machines in a zone.
+type place struct {
+	typ  int32
+	zone string
+}
+
+// placesOf lists the types with their zones that a fleet has machines of.
+func placesOf(machines []MachineLine) (all []place) {
+	seen := map[place]bool{}
+	for _, m := range machines {
+		p := place{m.Type, m.Zone}
+		if m.Zone != "" && m.Count != 0 && !seen[p] {
+			seen[p] = true
+			all = append(all, p)
+		}
+	}
+	return all
 }

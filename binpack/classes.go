@@ -22,6 +22,12 @@ type classes struct {
 	tries int
 }
 
+// A classIndex finds machines by their class.
+type classIndex struct {
+	room
+	classes classes
+}
+
 type class struct {
 	members []uint64
 	words   []uint64 // bitset of the words of members that are not 0
@@ -42,7 +48,7 @@ const (
 )
 
 // useClasses reports whether Choose should use classes. The first call sets them up.
-func (s *State) useClasses() bool {
+func (s *classIndex) useClasses() bool {
 	if len(s.deviceDims) > 0 {
 		return false
 	}
@@ -80,7 +86,7 @@ func (c *classes) forget() {
 }
 
 // touchClass moves a machine to the class of its present amounts.
-func (s *State) touchClass(m int32) {
+func (s *classIndex) touchClass(m int32) {
 	c := &s.classes
 	if !c.ready || c.off {
 		return
@@ -102,7 +108,7 @@ func (s *State) touchClass(m int32) {
 }
 
 // judgeClasses switches classes off when most machines are alone in theirs.
-func (s *State) judgeClasses() {
+func (s *classIndex) judgeClasses() {
 	offered := 0
 	for _, w := range s.offered {
 		offered += bits.OnesCount64(w)
@@ -151,7 +157,7 @@ func (c *classes) leave(k, m int32) {
 }
 
 // joinClass puts a machine into the class of its amounts.
-func (s *State) joinClass(m int32) {
+func (s *classIndex) joinClass(m int32) {
 	c := &s.classes
 	hash := s.classHash(m)
 	for k := c.heads[hash&uint64(len(c.heads)-1)]; k >= 0; k = c.list[k].next {
@@ -221,7 +227,7 @@ func (c *classes) add(k, m int32) {
 	c.of[m] = k
 }
 
-func (s *State) classHash(m int32) uint64 {
+func (s *classIndex) classHash(m int32) uint64 {
 	h := uint64(s.kind[m]) + 0x9e3779b97f4a7c15
 	if s.items[m] == 0 {
 		h = ^h
@@ -234,7 +240,7 @@ func (s *State) classHash(m int32) uint64 {
 	return h
 }
 
-func (s *State) sameAmounts(cl *class, m int32) bool {
+func (s *classIndex) sameAmounts(cl *class, m int32) bool {
 	if cl.kind != s.kind[m] || cl.empty != (s.items[m] == 0) {
 		return false
 	}
@@ -253,7 +259,7 @@ const fewClasses = 128
 // not the class's first machine, it appends the first one instead and records the class in pending, which is then as
 // long as buf and holds -1 elsewhere. Searching a machine in every class took most of the time, and only a class that
 // may rank first needs one (see settle). 1.8x with Best Fit on 100,000 machines, 1.1x on churn with 8,000.
-func (s *State) representatives(app int32, buf, pending []int32) (machines, classes []int32) {
+func (s *classIndex) representatives(app int32, buf, pending []int32) (machines, classes []int32) {
 	c := &s.classes
 	a := &s.inst.Apps[app]
 	blocked := s.Blocked(app)
@@ -310,7 +316,7 @@ func (c *classes) roomy(demand []int64, at int) bool {
 // firstAllowed is the lowest position of a class that takes the app, -1 when no class
 // has one. A class has few members spread over all machines, so it reads only the words
 // of the bitset that are not 0 (a replay of churn on 10,000 machines is 1.55x as fast).
-func (s *State) firstAllowed(cl *class, group int32, blocked []uint64) int32 {
+func (s *classIndex) firstAllowed(cl *class, group int32, blocked []uint64) int32 {
 	narrow := s.narrow(group)
 	best := int32(-1)
 	for i := cl.low; i < len(cl.words); i++ {

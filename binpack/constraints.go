@@ -13,13 +13,35 @@ type groupInfo struct {
 	capped  bool     // a rule (A, this, k > 0) limits the group on a machine with A
 }
 
+// limits hold the machines that constraints, types and zones close to apps.
+type limits struct {
+	columns
+
+	// offered has a bit for every machine that may be a candidate.
+	offered []uint64
+
+	// blocked has for each app a row of words bits over machines: constraint
+	// or type forbids one more item there. blockedBy is its transpose.
+	blocked    []uint64
+	words      int // of a row of blocked
+	blockedBy  []uint64
+	appWords   int     // of a row of blockedBy that hold apps
+	appStride  int     // of a row of blockedBy; the rest is for later apps
+	regrouped  []int32 // see Regrouped
+	groups     []groupInfo
+	onGroup    []int32    // per group: machines that hold it
+	holders    [][]int32  // per group: those machines, in no order
+	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
+	zones      zones
+}
+
 // An Effect of a group on another: with at least Own items of the group and
 // Others items of Other on a machine, Other is closed there.
 type Effect struct {
 	Other, Own, Others int32
 }
 
-func (s *State) compileRules() {
+func (s *limits) compileRules() {
 	for g := range s.groups {
 		s.groups[g].simple = true
 	}
@@ -28,7 +50,7 @@ func (s *State) compileRules() {
 	}
 }
 
-func (s *State) compileRule(r Rule) {
+func (s *limits) compileRule(r Rule) {
 	a, b := &s.groups[r.A], &s.groups[r.B]
 	a.out = append(a.out, r)
 	b.into = append(b.into, r)
@@ -46,7 +68,7 @@ func (g *groupInfo) addEffect(e Effect) {
 	}
 }
 
-func (s *State) compileTypes() {
+func (s *limits) compileTypes() {
 	restricted := false
 	for _, app := range s.inst.Apps {
 		restricted = restricted || app.Types != nil
@@ -58,7 +80,7 @@ func (s *State) compileTypes() {
 	for t := range s.typeBlocks {
 		row := make([]uint64, s.appStride)
 		for a, app := range s.inst.Apps {
-			if !app.mayUse(int32(t)) {
+			if !app.MayUse(int32(t)) {
 				row[a/64] |= 1 << (a % 64)
 			}
 		}
@@ -66,33 +88,43 @@ func (s *State) compileTypes() {
 	}
 }
 
-// mayUse reports whether an app may use machines of a type.
-func (a *App) mayUse(machineType int32) bool {
+// MayUse reports whether an app may use machines of a type.
+func (a *App) MayUse(machineType int32) bool {
 	return a.Types == nil || slices.Contains(a.Types, machineType)
 }
 
+// FitsEmpty reports whether an empty machine of a type takes an item of the app, by types and capacity alone.
+func (a *App) FitsEmpty(machineType int32, capacity []int64) bool {
+	for d, need := range a.Demand {
+		if need > capacity[d] {
+			return false
+		}
+	}
+	return a.MayUse(machineType)
+}
+
 // Spread is the number of machines that hold a group.
-func (s *State) Spread(group int32) int32 { return s.onGroup[group] }
+func (s *limits) Spread(group int32) int32 { return s.onGroup[group] }
 
 // Blocked is a bitset of the machines that a constraint or their type closes
 // to an app. Capacity, devices and spread are not part of it. Read only.
-func (s *State) Blocked(app int32) []uint64 {
+func (s *limits) Blocked(app int32) []uint64 {
 	row := int(app) * s.words
 	return s.blocked[row : row+len(s.offered)]
 }
 
 // BlockedApps is a bitset of the apps that a constraint or its type closes a
 // machine to: the transpose of Blocked. Read only.
-func (s *State) BlockedApps(m int32) []uint64 {
+func (s *limits) BlockedApps(m int32) []uint64 {
 	row := int(m) * s.appStride
 	return s.blockedBy[row : row+s.appWords]
 }
 
 // Effects lists the effects by which items of a group may close machines. Read only.
-func (s *State) Effects(group int32) []Effect { return s.groups[group].effects }
+func (s *limits) Effects(group int32) []Effect { return s.groups[group].effects }
 
 // Count is the number of items of a group on a machine.
-func (s *State) Count(group, m int32) int32 {
+func (s *columns) Count(group, m int32) int32 {
 	n := int32(0)
 	for _, e := range s.contents[m] {
 		if e.Group == group {
@@ -102,7 +134,7 @@ func (s *State) Count(group, m int32) int32 {
 	return n
 }
 
-func (s *State) spreadAllows(app, m int32) bool {
+func (s *limits) spreadAllows(app, m int32) bool {
 	g := s.inst.Apps[app].Group
 	spread := s.groups[g].spread
 	return spread <= 1 || s.onGroup[g] >= spread || s.Count(g, m) == 0
@@ -110,7 +142,7 @@ func (s *State) spreadAllows(app, m int32) bool {
 
 // close updates which apps machine m is blocked for after the count-th item of a
 // group arrived.
-func (s *State) close(group, m, count int32) {
+func (s *limits) close(group, m, count int32) {
 	gi := &s.groups[group]
 	if gi.limit > 0 && count >= gi.limit || gi.capped && s.groupBlocked(group, m) {
 		s.setBlocked(gi, m)
@@ -125,19 +157,19 @@ func (s *State) close(group, m, count int32) {
 	}
 }
 
-func (s *State) setBlocked(gi *groupInfo, m int32) {
+func (s *limits) setBlocked(gi *groupInfo, m int32) {
 	for _, a := range gi.apps {
 		s.blockApp(a, m)
 	}
 }
 
-func (s *State) blockApp(a, m int32) {
+func (s *limits) blockApp(a, m int32) {
 	s.blocked[int(a)*s.words+int(m)/64] |= 1 << (m % 64)
 	s.blockedBy[int(m)*s.appStride+int(a)/64] |= 1 << (a % 64)
 }
 
 // refreshBlocked computes again whether a group is blocked on a machine.
-func (s *State) refreshBlocked(group, m int32) {
+func (s *limits) refreshBlocked(group, m int32) {
 	gi := &s.groups[group]
 	if s.groupBlocked(group, m) {
 		s.setBlocked(gi, m)
@@ -153,7 +185,7 @@ func (s *State) refreshBlocked(group, m int32) {
 }
 
 // groupBlocked reports whether limit or rules forbid one more of a group.
-func (s *State) groupBlocked(group, m int32) bool {
+func (s *limits) groupBlocked(group, m int32) bool {
 	gi := &s.groups[group]
 	count := s.Count(group, m)
 	if gi.limit > 0 && count >= gi.limit {
@@ -164,16 +196,11 @@ func (s *State) groupBlocked(group, m int32) bool {
 			return true
 		}
 	}
-	for _, r := range gi.out {
-		if s.Count(r.B, m) > r.Max {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(gi.out, func(r Rule) bool { return s.Count(r.B, m) > r.Max })
 }
 
 // narrow reports whether the spread rule leaves a group only machines without it.
-func (s *State) narrow(group int32) bool {
+func (s *limits) narrow(group int32) bool {
 	spread := s.groups[group].spread
 	return spread > 1 && s.onGroup[group] < spread
 }

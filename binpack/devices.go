@@ -2,7 +2,7 @@ package binpack
 
 import "fmt"
 
-func (s *State) newDevices(kind *Kind) []int64 {
+func (s *room) newDevices(kind *Kind) []int64 {
 	total := 0
 	for _, n := range s.maxDevices {
 		total += n
@@ -19,7 +19,7 @@ func (s *State) newDevices(kind *Kind) []int64 {
 	return shares
 }
 
-func (s *State) devicesFit(app *App, m int32) bool {
+func (s *room) devicesFit(app *App, m int32) bool {
 	at := 0
 	for i, d := range s.deviceDims {
 		shares := s.devices[m][at : at+s.maxDevices[i]]
@@ -50,14 +50,14 @@ type Device struct {
 }
 
 // giveBack returns an app's shares of devices.
-func (s *State) giveBack(a *App, m int32, devices []Device) {
+func (s *room) giveBack(a *App, m int32, devices []Device) {
 	for _, dev := range devices {
 		*s.share(m, dev) += min(a.Demand[dev.Dimension], s.inst.Dimensions[dev.Dimension].One)
 	}
 }
 
 // share is the free share of a device, nil when there is no such device.
-func (s *State) share(m int32, dev Device) *int64 {
+func (s *room) share(m int32, dev Device) *int64 {
 	at := 0
 	for i, d := range s.deviceDims {
 		if d == int(dev.Dimension) {
@@ -73,7 +73,7 @@ func (s *State) share(m int32, dev Device) *int64 {
 
 // Devices gives the free share of each device of a machine in a device
 // dimension, in units. Read only.
-func (s *State) Devices(m int32, dimension int) []int64 {
+func (s *room) Devices(m int32, dimension int) []int64 {
 	at := 0
 	for i, d := range s.deviceDims {
 		if d == dimension {
@@ -85,7 +85,7 @@ func (s *State) Devices(m int32, dimension int) []int64 {
 	return nil
 }
 
-func (s *State) takeDevices(item Item, app *App, m int32, chooser DeviceChooser) []Device {
+func (s *room) takeDevices(item Item, app *App, m int32, chooser DeviceChooser) []Device {
 	var used []Device
 	for _, d := range s.deviceDims {
 		need, one := app.Demand[d], s.inst.Dimensions[d].One

@@ -33,13 +33,13 @@ const (
 // Why is the first reason, in the order of kinds, dimensions and rules, for
 // which a machine does not take one more item of an app; Accepted when it does. It
 // agrees with Fits and is slow.
-func (s *State) Why(app, m int32) Reason {
+func (s *room) Why(app, m int32) Reason {
 	return s.why(app, m, s.rulesOf(s.inst.Apps[app].Group))
 }
 
 // Rejections counts the machines on offer that do not take one more item of an
 // app, each by its first reason (see [State.Why]), and all machines on offer.
-func (s *State) Rejections(app int32) (counts map[Reason]int, offered int) {
+func (s *room) Rejections(app int32) (counts map[Reason]int, offered int) {
 	counts = map[Reason]int{}
 	rules := s.rulesOf(s.inst.Apps[app].Group)
 	for w, word := range s.offered {
@@ -55,7 +55,7 @@ func (s *State) Rejections(app int32) (counts map[Reason]int, offered int) {
 }
 
 // rulesOf lists the rules that a group is part of, by index.
-func (s *State) rulesOf(group int32) []int {
+func (s *columns) rulesOf(group int32) []int {
 	var list []int
 	for i, r := range s.inst.Rules {
 		if r.A == group || r.B == group {
@@ -65,7 +65,7 @@ func (s *State) rulesOf(group int32) []int {
 	return list
 }
 
-func (s *State) why(app, m int32, rules []int) Reason {
+func (s *room) why(app, m int32, rules []int) Reason {
 	a := &s.inst.Apps[app]
 	for d, need := range a.Demand {
 		if need > s.free[d][m] {
@@ -98,7 +98,7 @@ func (s *State) why(app, m int32, rules []int) Reason {
 }
 
 // deviceFits reports whether the devices of one dimension serve a demand.
-func (s *State) deviceFits(need int64, m int32, d int) bool {
+func (s *room) deviceFits(need int64, m int32, d int) bool {
 	one := s.inst.Dimensions[d].One
 	wanted := need / one
 	if need > 0 && need < one {

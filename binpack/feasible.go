@@ -13,7 +13,27 @@ type rejecting struct {
 	rejected  int64
 }
 
-func (s *State) compileBlocks() {
+// room finds the machines that take an item: capacity and devices, within the limits.
+type room struct {
+	limits
+
+	// With many dimensions, by block of blockDims of them: the smallest free
+	// amount of each machine and the largest demand of each app. A block whose
+	// peak is no more than the least has room in all of its dimensions.
+	least [][]int64 // [block][machine]; nil = not many
+	peak  [][]int64 // [app][block]
+
+	devices    [][]int64 // per machine
+	deviceDims []int     // dimensions that are devices
+	maxDevices []int     // per deviceDims, over kinds
+	deviceOut  []int32
+
+	lastReject int
+	asked      uint64      // calls of feasibleMany
+	rejecting  []rejecting // all dimensions, those that reject most machines first
+}
+
+func (s *room) compileBlocks() {
 	dims := len(s.inst.Dimensions)
 	if dims < manyDims {
 		return
@@ -35,7 +55,7 @@ func peaks(demand []int64) []int64 {
 }
 
 // relieve updates the least free amounts of a machine.
-func (s *State) relieve(m int32) {
+func (s *room) relieve(m int32) {
 	for b := range s.least {
 		least := int64(math.MaxInt64)
 		for _, free := range s.free[b*blockDims : min((b+1)*blockDims, len(s.free))] {
@@ -47,14 +67,14 @@ func (s *State) relieve(m int32) {
 
 // Fits reports whether a machine takes one more item of an app, whether it is
 // on offer or not.
-func (s *State) Fits(app, m int32) bool {
+func (s *room) Fits(app, m int32) bool {
 	if s.blocked[int(app)*s.words+int(m)/64]>>(m%64)&1 != 0 {
 		return false
 	}
 	return s.hasRoom(&s.inst.Apps[app], m) && s.spreadAllows(app, m) && (!s.zones.hard || s.whyZone(app, m).Kind == Accepted)
 }
 
-func (s *State) hasRoom(app *App, m int32) bool {
+func (s *room) hasRoom(app *App, m int32) bool {
 	if app.Demand[s.lastReject] > s.free[s.lastReject][m] {
 		return false
 	}
@@ -69,7 +89,7 @@ func (s *State) hasRoom(app *App, m int32) bool {
 
 // Feasible appends to buf the machines on offer that take one more item of an
 // app, by ascending index.
-func (s *State) Feasible(app int32, buf []int32) []int32 {
+func (s *room) Feasible(app int32, buf []int32) []int32 {
 	if !s.ByZone(s.inst.Apps[app].Group) {
 		return s.feasible(app, buf)
 	}
@@ -79,7 +99,7 @@ func (s *State) Feasible(app int32, buf []int32) []int32 {
 }
 
 // feasible is Feasible without the rules by zone.
-func (s *State) feasible(app int32, buf []int32) []int32 {
+func (s *room) feasible(app int32, buf []int32) []int32 {
 	a := &s.inst.Apps[app]
 	blocked := s.Blocked(app)
 	narrow := s.narrow(a.Group)
@@ -102,7 +122,7 @@ func (s *State) feasible(app int32, buf []int32) []int32 {
 }
 
 // feasibleTwo is Feasible for one or two dimensions, the common case.
-func (s *State) feasibleTwo(a *App, blocked []uint64, buf []int32) []int32 {
+func (s *room) feasibleTwo(a *App, blocked []uint64, buf []int32) []int32 {
 	free0, need0 := s.free[0], a.Demand[0]
 	free1, need1 := free0, need0
 	if len(a.Demand) == 2 {
@@ -124,7 +144,7 @@ func (s *State) feasibleTwo(a *App, blocked []uint64, buf []int32) []int32 {
 // also suits reading along a column (3.7x on tianchi-prelim-b with 200 dimensions). Most
 // of the few remaining machines have room, so the other columns are checked by block
 // (another 1.3x).
-func (s *State) feasibleMany(app int32, blocked []uint64, buf []int32) []int32 {
+func (s *room) feasibleMany(app int32, blocked []uint64, buf []int32) []int32 {
 	demand, start := s.inst.Apps[app].Demand, len(buf)
 	s.asked++
 	all := s.least == nil || s.asked%askAll == 0
@@ -164,7 +184,7 @@ func (s *State) feasibleMany(app int32, blocked []uint64, buf []int32) []int32 {
 
 // rejected notes the number of machines that the dimension at an index of the order
 // rejected, and moves it up.
-func (s *State) rejected(at, machines int) {
+func (s *room) rejected(at, machines int) {
 	order := s.rejecting
 	order[at].rejected += (int64(machines)<<16 - order[at].rejected) >> 4
 	if at > 0 && order[at].rejected > order[at-1].rejected {
@@ -173,7 +193,7 @@ func (s *State) rejected(at, machines int) {
 }
 
 // passBlocks removes the machines without room from buf[start:].
-func (s *State) passBlocks(app int32, buf []int32, start int) []int32 {
+func (s *room) passBlocks(app int32, buf []int32, start int) []int32 {
 	demand := s.inst.Apps[app].Demand
 	for b, peak := range s.peak[app] {
 		least, n := s.least[b], start
@@ -188,7 +208,7 @@ func (s *State) passBlocks(app int32, buf []int32, start int) []int32 {
 	return buf
 }
 
-func (s *State) blockHasRoom(demand []int64, b int, m int32) bool {
+func (s *room) blockHasRoom(demand []int64, b int, m int32) bool {
 	for d := b * blockDims; d < min((b+1)*blockDims, len(demand)); d++ {
 		if demand[d] > s.free[d][m] {
 			return false

@@ -72,7 +72,7 @@ func (s *State) populate() {
 
 // upcoming is the first line of a kind with machines not yet created, -1 if there
 // is no such line.
-func (s *State) upcoming(p *pool) int32 {
+func (s *columns) upcoming(p *pool) int32 {
 	for ; p.line < len(p.lines); p.line++ {
 		line := p.lines[p.line]
 		if count := s.inst.Machines[line].Count; count == Unlimited || len(s.byLine[line]) < count {
@@ -129,7 +129,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 	} else {
 		s.contents = append(s.contents, make([]Entry, 0, 8))
 	}
-	s.version = append(s.version, uint32(s.journalSeq))
+	s.version = append(s.version, uint32(s.seq))
 	s.lastUsed = append(s.lastUsed, 0)
 	s.opened = append(s.opened, 0)
 	s.byLine[line] = append(s.byLine[line], m)
@@ -161,7 +161,7 @@ func (s *State) addMachine(k, line, index int32) int32 {
 	return m
 }
 
-func (s *State) growRows(words int) {
+func (s *limits) growRows(words int) {
 	rows := make([]uint64, len(s.inst.Apps)*words)
 	for a := range s.inst.Apps {
 		copy(rows[a*words:], s.blocked[a*s.words:(a+1)*s.words])
@@ -170,7 +170,7 @@ func (s *State) growRows(words int) {
 }
 
 // Before reports whether machine a has a lower position than machine b.
-func (s *State) Before(a, b int32) bool {
+func (s *columns) Before(a, b int32) bool {
 	if s.ordered {
 		return a < b
 	}
@@ -186,7 +186,7 @@ func (s *State) Before(a, b int32) bool {
 //
 // offered holds the same rule for all machines, kept up to date with every
 // placement, and [State.Feasible] reads it; a property test holds the two together.
-func (s *State) Candidates(allowed []int32) []int32 {
+func (s *columns) Candidates(allowed []int32) []int32 {
 	if s.inst.Fleet == Fixed {
 		return allowed
 	}

@@ -48,7 +48,7 @@ func (s *State) addHistory() {
 }
 
 // addRow finds the machines that are closed to a new app.
-func (s *State) addRow(a int32) {
+func (s *limits) addRow(a int32) {
 	if s.appWords = int(a)/64 + 1; s.appWords > s.appStride {
 		s.widen(s.appWords + s.appWords/2)
 	}
@@ -69,7 +69,7 @@ func (s *State) addRow(a int32) {
 }
 
 // addTypes closes the machines of other types to a new app.
-func (s *State) addTypes(a int32) {
+func (s *limits) addTypes(a int32) {
 	if s.typeBlocks == nil {
 		s.typeBlocks = make([][]uint64, len(s.inst.Types))
 		for t := range s.typeBlocks {
@@ -78,19 +78,19 @@ func (s *State) addTypes(a int32) {
 	}
 	app := &s.inst.Apps[a]
 	for t, row := range s.typeBlocks {
-		if !app.mayUse(int32(t)) {
+		if !app.MayUse(int32(t)) {
 			row[a/64] |= 1 << (a % 64)
 		}
 	}
 	for m, k := range s.kind {
-		if !app.mayUse(s.kinds[k].Type) {
+		if !app.MayUse(s.kinds[k].Type) {
 			s.blockApp(a, int32(m))
 		}
 	}
 }
 
 // widen gives the rows over apps more words.
-func (s *State) widen(stride int) {
+func (s *limits) widen(stride int) {
 	rows := make([]uint64, len(s.kind)*stride)
 	for m := range s.kind {
 		copy(rows[m*stride:], s.blockedBy[m*s.appStride:(m+1)*s.appStride])
@@ -141,8 +141,8 @@ func (s *State) AddRules(rules []Rule) {
 }
 
 // GroupApps are the apps of a group. Read only.
-func (s *State) GroupApps(group int32) []int32 { return s.groups[group].apps }
+func (s *limits) GroupApps(group int32) []int32 { return s.groups[group].apps }
 
 // Regrouped lists the groups that [State.AddApp] and [State.AddRules] gave an app or a
 // rule, in that order, some more than once. Read only.
-func (s *State) Regrouped() []int32 { return s.regrouped }
+func (s *limits) Regrouped() []int32 { return s.regrouped }

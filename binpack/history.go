@@ -19,55 +19,77 @@ type Change struct {
 	Machine, App int32
 }
 
+const journalSize = 1 << 12
+
+// journal records which machines changed.
+type journal struct {
+	changes []Change
+	seq     uint64
+	version []uint32 // per machine: changes with every change of the machine
+}
+
 // note records in the journal that a machine changed.
-func (s *State) note(m, app int32) {
-	s.journal[s.journalSeq%journalSize] = Change{m, app}
-	s.journalSeq++
-	s.version[m] = uint32(s.journalSeq)
+func (s *journal) note(m, app int32) {
+	s.changes[s.seq%journalSize] = Change{m, app}
+	s.seq++
+	s.version[m] = uint32(s.seq)
 }
 
 // Changes appends to buf the changes since the journal number seq and returns the
 // number for the next call. all is true, and nothing appended, when the journal
 // does not reach back that far: everything may have changed.
-func (s *State) Changes(seq uint64, buf []Change) (changes []Change, next uint64, all bool) {
-	if s.journalSeq-seq > journalSize {
-		return buf, s.journalSeq, true
+func (s *journal) Changes(seq uint64, buf []Change) (changes []Change, next uint64, all bool) {
+	if s.seq-seq > journalSize {
+		return buf, s.seq, true
 	}
-	for ; seq < s.journalSeq; seq++ {
-		buf = append(buf, s.journal[seq%journalSize])
+	for ; seq < s.seq; seq++ {
+		buf = append(buf, s.changes[seq%journalSize])
 	}
-	return buf, s.journalSeq, false
+	return buf, s.seq, false
+}
+
+// history counts arrivals.
+type history struct {
+	seen        []int64 // per app: items that arrived
+	requests    []int64 // per app: requests that arrived
+	sumSq       []int64 // per app: sum of squared request sizes
+	requestsAll int64
+	came        int64 // apps with at least one request
+	seenAll     int64
+	sampled     []int64 // per app: seen at the last sample
+	sampledAt   int64   // requests then
+	lastArrival int32
 }
 
 // Seen is the number of items that arrived, per app. Read only.
-func (s *State) Seen() []int64 { return s.seen }
+func (s *history) Seen() []int64 { return s.seen }
 
 // Requests is the number of requests that arrived, per app. Read only.
-func (s *State) Requests() []int64 { return s.requests }
+func (s *history) Requests() []int64 { return s.requests }
 
 // SeenTotal is the number of items that arrived.
-func (s *State) SeenTotal() int64 { return s.seenAll }
+func (s *history) SeenTotal() int64 { return s.seenAll }
 
 // Sample is the number of items of each app that had arrived when the number of
 // requests was last a power of four, and that number; a state whose history was
 // restored has no sample until the next. Read only.
-func (s *State) Sample() (seen []int64, requests int64) { return s.sampled, s.sampledAt }
+func (s *history) Sample() (seen []int64, requests int64) { return s.sampled, s.sampledAt }
 
 // SumSquares is the sum of squared request sizes, per app. Read only.
-func (s *State) SumSquares() []int64 { return s.sumSq }
+func (s *history) SumSquares() []int64 { return s.sumSq }
 
 // LastArrival is the app of the latest request.
-func (s *State) LastArrival() int32 { return s.lastArrival }
+func (s *history) LastArrival() int32 { return s.lastArrival }
 
 // RequestCount is the number of requests that arrived.
-func (s *State) RequestCount() int64 { return s.requestsAll }
+func (s *history) RequestCount() int64 { return s.requestsAll }
 
 // Came is the number of apps with at least one request.
-func (s *State) Came() int64 { return s.came }
+func (s *history) Came() int64 { return s.came }
 
 // Arrive records that a request for count items of an app has arrived. Drivers
 // call it before the request's first item is placed.
-func (s *State) Arrive(app, count int32) {
+func (s *history) Arrive(app, count int32) {
 	s.lastArrival = app
 	s.seen[app] += int64(count)
 	if s.requests[app] == 0 {
@@ -114,5 +136,5 @@ func (s *State) Restore(h History) {
 		s.requestsAll += n
 		s.seenAll += s.seen[a]
 	}
-	s.journalSeq += journalSize + 1 // readers of the journal learn that all is new
+	s.seq += journalSize + 1 // readers of the journal learn that all is new
 }

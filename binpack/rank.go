@@ -14,7 +14,7 @@ type Ranked struct {
 // prefers is the tie-break, and the only one: it reports whether machine a with
 // score x ranks before machine b with score y. A higher score ranks first, and of
 // equal scores the lower position.
-func (s *State) prefers(a int32, x float64, b int32, y float64) bool {
+func (s *columns) prefers(a int32, x float64, b int32, y float64) bool {
 	return x > y || x == y && s.Before(a, b)
 }
 
@@ -147,7 +147,7 @@ func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (mach
 }
 
 // compare is negative when a precedes b in the order of preference.
-func (s *State) compare(a, b Ranked) int {
+func (s *columns) compare(a, b Ranked) int {
 	switch {
 	case a.Machine == b.Machine:
 		return 0
@@ -157,7 +157,7 @@ func (s *State) compare(a, b Ranked) int {
 	return 1
 }
 
-func (s *State) siftUp(heap []Ranked) {
+func (s *columns) siftUp(heap []Ranked) {
 	for i := len(heap) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if s.compare(heap[i], heap[parent]) < 0 {
@@ -168,7 +168,7 @@ func (s *State) siftUp(heap []Ranked) {
 	}
 }
 
-func (s *State) siftDown(heap []Ranked) {
+func (s *columns) siftDown(heap []Ranked) {
 	for i := 0; ; {
 		last := 2*i + 1
 		if last >= len(heap) {

@@ -1,6 +1,7 @@
 package binpack
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -115,23 +116,38 @@ func CareOf(p Policy) Care {
 	return Care{}
 }
 
+// softLimits weigh the preferences of items.
+type softLimits struct {
+	classIndex
+
+	// Care is the extent to which preferences bind the policy; the driver fills it.
+	Care Care
+	// Declared is the number of items that a share of an app refers to, per app: the expected
+	// items, at every level of knowledge. Scorers do not read it; the driver fills it.
+	Declared []float64
+
+	soft       []float64 // of softScores
+	kept, best []int32   // of preferred
+	onMachine  []float64 // of softScores and full, by machine; 0 between two calls
+	inZone     []float64 // of softScores
+	marked     []int32   // of full
+}
+
 // cares reports whether preferences affect the placement of an app's items.
-func (s *State) cares(app int32) bool {
+func (s *softLimits) cares(app int32) bool {
 	return s.hasTerms(app) || s.shareLimit(app) > 0
 }
 
 // hasTerms reports whether soft terms affect the placement of an app's items.
-func (s *State) hasTerms(app int32) bool {
+func (s *softLimits) hasTerms(app int32) bool {
 	return len(s.inst.Apps[app].Soft) > 0 && s.Care.Mode != SoftIgnore
 }
 
 // shareLimit is the most items of an app's group that a machine should hold; 0 = any
 // number.
-func (s *State) shareLimit(app int32) int32 {
+func (s *softLimits) shareLimit(app int32) int32 {
 	share := s.Care.MaxShareOfApp
-	if share == 0 {
-		share = s.inst.MaxShareOfApp
-	}
+	share = cmp.Or(share, s.inst.MaxShareOfApp)
 	if share == 0 || share == 1 || s.Declared == nil {
 		return 0
 	}
@@ -146,7 +162,7 @@ func (s *State) shareLimit(app int32) int32 {
 }
 
 // full lists the machines that hold limit items of a group or more, and marks them in onMachine.
-func (s *State) full(group, limit int32) []int32 {
+func (s *softLimits) full(group, limit int32) []int32 {
 	s.marked = s.marked[:0]
 	s.onMachine = extend(s.onMachine, len(s.kind))
 	for _, m := range s.holders[group] {
@@ -160,7 +176,7 @@ func (s *State) full(group, limit int32) []int32 {
 
 // there reports whether a machine need not be added first. An empty machine of a line without
 // limit is one that an autoscaler would add, and no autoscaler adds one for a preference.
-func (s *State) there(m int32) bool {
+func (s *softLimits) there(m int32) bool {
 	return !s.zones.elastic || s.items[m] > 0 || s.inst.Machines[s.line[m]].Count != Unlimited
 }
 
@@ -171,7 +187,7 @@ const EmptyPenalty = 1e6
 // sellKeptBack gives machines that are kept back a score that preferences can outweigh: 1 less
 // than the least of the others, where there are any. Machines that would have to be added first
 // are not for sale.
-func (s *State) sellKeptBack(candidates []int32, scores []float64) {
+func (s *softLimits) sellKeptBack(candidates []int32, scores []float64) {
 	least := math.Inf(1)
 	for _, score := range scores {
 		if score > -EmptyPenalty/2 {
@@ -186,7 +202,7 @@ func (s *State) sellKeptBack(candidates []int32, scores []float64) {
 }
 
 // bestThere is the best score of the machines that are there; −∞ without one.
-func (s *State) bestThere(candidates []int32, scores []float64) float64 {
+func (s *softLimits) bestThere(candidates []int32, scores []float64) float64 {
 	best := math.Inf(-1)
 	for i, m := range candidates {
 		if scores[i] > best && s.there(m) {
@@ -198,7 +214,7 @@ func (s *State) bestThere(candidates []int32, scores []float64) float64 {
 
 // tradedScores are the soft scores of candidates where they are part of the policy's: no machine
 // is added for a preference, so that one that is not there has at most the best of those that are.
-func (s *State) tradedScores(app int32, candidates []int32) []float64 {
+func (s *softLimits) tradedScores(app int32, candidates []int32) []float64 {
 	scores := s.softScores(s.inst.Apps[app].Soft, candidates)
 	best := s.bestThere(candidates, scores)
 	for i, m := range candidates {
@@ -212,7 +228,7 @@ func (s *State) tradedScores(app int32, candidates []int32) []float64 {
 // GivenUp is the share of an app's soft terms, by weight, that its next item would give up on a
 // machine that takes it: how far the soft score is below the best of those that are there, 1 at
 // most. ok is false where the app prefers nothing.
-func (s *State) GivenUp(app, m int32) (share float64, ok bool) {
+func (s *softLimits) GivenUp(app, m int32) (share float64, ok bool) {
 	terms := s.inst.Apps[app].Soft
 	if len(terms) == 0 {
 		return 0, false
@@ -233,7 +249,7 @@ func (s *State) GivenUp(app, m int32) (share float64, ok bool) {
 // softScores are the soft scores of candidates, valid until the next call. They are sums of
 // whole numbers: a part of all candidates, and the additional parts of some machines and
 // zones.
-func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
+func (s *softLimits) softScores(terms []SoftTerm, candidates []int32) []float64 {
 	s.soft = slices.Grow(s.soft[:0], len(candidates))[:len(candidates)]
 	all := s.tally(terms, candidates)
 	soft, onMachine, inZone, line, ofLine := s.soft, s.onMachine, s.inZone, s.line, s.zones.ofLine
@@ -249,7 +265,7 @@ func (s *State) softScores(terms []SoftTerm, candidates []int32) []float64 {
 }
 
 // tally sums the scores of terms: over all machines, and in onMachine and inZone the additional ones.
-func (s *State) tally(terms []SoftTerm, candidates []int32) (all float64) {
+func (s *softLimits) tally(terms []SoftTerm, candidates []int32) (all float64) {
 	s.onMachine = extend(s.onMachine, len(s.kind))
 	s.inZone = extend(s.inZone, max(1, len(s.zones.count)))
 	clear(s.inZone)
@@ -274,7 +290,7 @@ func (s *State) tally(terms []SoftTerm, candidates []int32) (all float64) {
 }
 
 // endTally makes onMachine zeros again.
-func (s *State) endTally(terms []SoftTerm) {
+func (s *softLimits) endTally(terms []SoftTerm) {
 	for _, t := range terms {
 		if !t.Zone {
 			for _, m := range s.holders[t.Group] {
@@ -305,7 +321,7 @@ func (t SoftTerm) score(n, least int32) float64 {
 }
 
 // fewest is the fewest items that a term counts on, or in the zone of, any candidate.
-func (s *State) fewest(t SoftTerm, candidates []int32) int32 {
+func (s *softLimits) fewest(t SoftTerm, candidates []int32) int32 {
 	if !t.Zone && len(candidates) > len(s.holders[t.Group]) {
 		return 0 // one of them has no such item
 	}

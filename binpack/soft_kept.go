@@ -10,7 +10,7 @@ import (
 // where candidates are not, and valid until the next call.
 func (s *State) preferred(app int32, candidates []int32) []int32 {
 	limit, last := s.shareLimit(app), &s.preference
-	asked := question{s.journalSeq, app, limit, s.Care}
+	asked := question{s.seq, app, limit, s.Care}
 	if last.question == asked && slices.Equal(last.candidates, candidates) {
 		if len(last.kept) == len(candidates) { // where all are, kept may have been the caller's
 			return candidates
@@ -37,7 +37,7 @@ type question struct {
 	care  Care
 }
 
-func (s *State) prefer(app, limit int32, candidates []int32) []int32 {
+func (s *softLimits) prefer(app, limit int32, candidates []int32) []int32 {
 	if limit > 0 {
 		group := s.inst.Apps[app].Group
 		if full := s.full(group, limit); len(full) > 0 {
@@ -92,7 +92,7 @@ func (s *State) prefer(app, limit int32, candidates []int32) []int32 {
 }
 
 // atLeast keeps the candidates with a tally of least or more, and returns the highest of all.
-func (s *State) atLeast(least float64, candidates []int32) (highest float64) {
+func (s *softLimits) atLeast(least float64, candidates []int32) (highest float64) {
 	s.best = slices.Grow(s.best[:0], len(candidates))[:len(candidates)]
 	kept, n := s.best, 0
 	onMachine, inZone, line, ofLine := s.onMachine, s.inZone, s.line, s.zones.ofLine

@@ -17,7 +17,28 @@ type Entry struct {
 //
 // In an open fleet the machines of a line are created one by one: there is always
 // one empty machine of each kind on offer until its lines are used up.
+//
+// Its parts are layers, each of which uses those before it: columns, limits, room,
+// classIndex, softLimits. Methods of State itself change several of them, or rank by all.
 type State struct {
+	softLimits
+	history
+	journal
+
+	// Open fleets: per kind the lines left and the emptied machines.
+	pools []pool
+
+	// Known is the policy's knowledge beyond the past; the driver fills it.
+	Known Known
+
+	candidates []int32
+	pending    []int32 // parallel to candidates: the class to search, -1 = no class
+	scores     []float64
+	preference preference
+}
+
+// columns hold the machines and the items on them.
+type columns struct {
 	inst   *Instance
 	kinds  []Kind
 	kindAt []int32 // [line of machines.csv]
@@ -27,93 +48,24 @@ type State struct {
 	kind     []int32
 	items    []int32 // items on it
 	contents [][]Entry
-	version  []uint32  // changes with every change of the machine
 	lastUsed []uint64  // placements made when it last took an item; 0 = never
 	opened   []uint64  // placements made when it last took an item while empty; 0 = never
 	line     []int32   // of machines.csv
 	index    []int32   // within the line
 	byLine   [][]int32 // the machines of each line, by index
-	devices  [][]int64
+	ordered  bool      // machine indices ascend with positions
 
-	// With many dimensions, by block of blockDims of them: the smallest free
-	// amount of each machine and the largest demand of each app. A block whose
-	// peak is no more than the least has room in all of its dimensions.
-	least [][]int64 // [block][machine]; nil = not many
-	peak  [][]int64 // [app][block]
+	serial     uint64  // placements made
+	departures uint64  // items removed
+	moves      uint64  // of items: each is a departure without a request
+	machines   int     // that hold an item
+	held       []int64 // per kind: machines that hold an item
+	alive      []int64 // per app: items on a machine
+	totalAlive int64
 
-	// offered has a bit for every machine that may be a candidate.
-	offered []uint64
-	// ordered: machine indices ascend with positions.
-	ordered bool
-
-	// blocked has for each app a row of words bits over machines: constraint
-	// or type forbids one more item there. blockedBy is its transpose.
-	blocked    []uint64
-	words      int // of a row of blocked
-	blockedBy  []uint64
-	appWords   int     // of a row of blockedBy that hold apps
-	appStride  int     // of a row of blockedBy; the rest is for later apps
-	regrouped  []int32 // see Regrouped
-	groups     []groupInfo
-	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
-
-	// Open fleets: per kind the lines left and the emptied machines.
-	pools []pool
-
-	classes classes
-	zones   zones
-
-	// History.
-	seen       []int64   // per app: items that arrived
-	requests   []int64   // per app: requests that arrived
-	sumSq      []int64   // per app: sum of squared request sizes
-	alive      []int64   // per app: items on a machine
-	serial     uint64    // placements made
-	departures uint64    // items removed
-	moves      uint64    // of items: each is a departure without a request
-	machines   int       // that hold an item
-	held       []int64   // per kind: machines that hold an item
-	onGroup    []int32   // per group: machines that hold it
-	holders    [][]int32 // per group: those machines, in no order
-
-	// Known is the policy's knowledge beyond the past; the driver fills it.
-	Known Known
-	// Care is the extent to which preferences bind the policy; the driver fills it.
-	Care Care
-	// Declared is the number of items that a share of an app refers to, per app: the expected
-	// items, at every level of knowledge. Scorers do not read it; the driver fills it.
-	Declared []float64
-
-	journal    []Change
-	journalSeq uint64
-
-	deviceDims  []int // dimensions that are devices
-	maxDevices  []int // per deviceDims, over kinds
-	lastReject  int
-	asked       uint64      // calls of feasibleMany
-	rejecting   []rejecting // all dimensions, those that reject most machines first
-	candidates  []int32
-	pending     []int32 // parallel to candidates: the class to search, -1 = no class
-	scores      []float64
-	soft        []float64 // of softScores
-	kept, best  []int32   // of preferred
-	preference  preference
-	onMachine   []float64 // of softScores and full, by machine; 0 between two calls
-	inZone      []float64 // of softScores
-	marked      []int32   // of full
-	lowest      []int32   // per kind, of Candidates
-	allowed     []int32   // of Candidates
-	deviceOut   []int32
-	totalAlive  int64
-	requestsAll int64
-	came        int64 // apps with at least one request
-	seenAll     int64
-	sampled     []int64 // per app: seen at the last sample
-	sampledAt   int64   // requests then
-	lastArrival int32
+	lowest  []int32 // per kind, of Candidates
+	allowed []int32 // of Candidates
 }
-
-const journalSize = 1 << 12
 
 const (
 	blockDims = 16
@@ -124,7 +76,8 @@ const (
 // readers of traces check: indices in range, one amount per dimension, no Unlimited
 // line in a fixed fleet.
 func NewState(inst *Instance) *State {
-	s := &State{inst: inst, lastReject: 0}
+	s := &State{}
+	s.inst = inst
 	nApps, nGroups := len(inst.Apps), len(inst.Groups)
 	s.free = make([][]int64, len(inst.Dimensions))
 	s.appWords = (nApps + 63) / 64
@@ -156,8 +109,8 @@ func NewState(inst *Instance) *State {
 	s.onGroup, s.holders = make([]int32, nGroups), make([][]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.byLine = make([][]int32, len(inst.Machines))
-	s.journal = make([]Change, journalSize)
-	s.journalSeq = journalSize + 1 // a reader that starts at 0 learns that all is new; no version is 0
+	s.changes = make([]Change, journalSize)
+	s.seq = journalSize + 1 // a reader that starts at 0 learns that all is new; no version is 0
 	s.Known.Elapsed = -1
 	s.populate()
 	return s
@@ -203,79 +156,79 @@ func (s *State) Reset() {
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
 	s.departures, s.moves, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0, 0
 	// Versions stay unique, and readers of the journal learn that all is new.
-	s.journalSeq += journalSize + 1
+	s.seq += journalSize + 1
 	s.Known, s.Care, s.Declared = Known{Elapsed: -1}, Care{}, nil
 	s.populate()
 }
 
 // Instance is the problem.
-func (s *State) Instance() *Instance { return s.inst }
+func (s *columns) Instance() *Instance { return s.inst }
 
 // Size is the number of machines created so far.
-func (s *State) Size() int { return len(s.kind) }
+func (s *columns) Size() int { return len(s.kind) }
 
 // Free is the column of free amounts of a dimension, by machine. Read only.
-func (s *State) Free(dimension int) []int64 { return s.free[dimension] }
+func (s *columns) Free(dimension int) []int64 { return s.free[dimension] }
 
 // Kinds lists the kinds of machines. Read only.
-func (s *State) Kinds() []Kind { return s.kinds }
+func (s *columns) Kinds() []Kind { return s.kinds }
 
 // KindOf is the kind of a machine.
-func (s *State) KindOf(m int32) int32 { return s.kind[m] }
+func (s *columns) KindOf(m int32) int32 { return s.kind[m] }
 
 // Capacity of a machine per dimension, in units. Read only.
-func (s *State) Capacity(m int32) []int64 { return s.kinds[s.kind[m]].Capacity }
+func (s *columns) Capacity(m int32) []int64 { return s.kinds[s.kind[m]].Capacity }
 
 // Items is the number of items on a machine.
-func (s *State) Items(m int32) int32 { return s.items[m] }
+func (s *columns) Items(m int32) int32 { return s.items[m] }
 
 // Contents lists the items on a machine, in no order. Read only.
-func (s *State) Contents(m int32) []Entry { return s.contents[m] }
+func (s *columns) Contents(m int32) []Entry { return s.contents[m] }
 
 // Version changes with every change of a machine, and no two contents of a
 // machine have the same one, not even before and after a Reset; it is never 0.
-func (s *State) Version(m int32) uint32 { return s.version[m] }
+func (s *journal) Version(m int32) uint32 { return s.version[m] }
 
 // LastUsed is the number of placements up to the last one on the machine, that one
 // included; 0 = no placement.
-func (s *State) LastUsed(m int32) uint64 { return s.lastUsed[m] }
+func (s *columns) LastUsed(m int32) uint64 { return s.lastUsed[m] }
 
 // Opened is the number of placements that had been made when the first of a machine's
 // items, or of those it last held, arrived; 0 if it never held one.
-func (s *State) Opened(m int32) uint64 { return s.opened[m] }
+func (s *columns) Opened(m int32) uint64 { return s.opened[m] }
 
 // Position gives the line of machines.csv and the index within it; machines
 // are ordered by the two.
-func (s *State) Position(m int32) (line, index int32) { return s.line[m], s.index[m] }
+func (s *columns) Position(m int32) (line, index int32) { return s.line[m], s.index[m] }
 
 // Placements is the number of placements made so far.
-func (s *State) Placements() uint64 { return s.serial }
+func (s *columns) Placements() uint64 { return s.serial }
 
 // Departures is the number of items removed so far.
-func (s *State) Departures() uint64 { return s.departures }
+func (s *columns) Departures() uint64 { return s.departures }
 
 // Left is Departures without the items that moved.
-func (s *State) Left() uint64 { return s.departures - s.moves }
+func (s *columns) Left() uint64 { return s.departures - s.moves }
 
 // Moved records that the last removed item will be placed on another machine.
-func (s *State) Moved() { s.moves++ }
+func (s *columns) Moved() { s.moves++ }
 
 // Active is the number of machines that hold an item.
-func (s *State) Active() int { return s.machines }
+func (s *columns) Active() int { return s.machines }
 
 // Held is the number of machines that hold an item, per kind. Read only.
-func (s *State) Held() []int64 { return s.held }
+func (s *columns) Held() []int64 { return s.held }
 
 // Alive is the number of items on machines, per app. Read only.
-func (s *State) Alive() []int64 { return s.alive }
+func (s *columns) Alive() []int64 { return s.alive }
 
 // AliveTotal is the number of items on machines.
-func (s *State) AliveTotal() int64 { return s.totalAlive }
+func (s *columns) AliveTotal() int64 { return s.totalAlive }
 
 // Offered is a bitset of the machines that may be candidates: all of a fixed
 // fleet; those that hold an item and one empty machine of each kind of an open
 // one. Read only.
-func (s *State) Offered() []uint64 { return s.offered }
+func (s *limits) Offered() []uint64 { return s.offered }
 
 // columnsFirst is the number of columns that are checked one by one before blocks.
 const columnsFirst = 24
@@ -362,7 +315,7 @@ func (s *State) put(app, m int32) {
 }
 
 // addEntry counts one more item of the app and returns the count of its group.
-func (s *State) addEntry(app, group, m int32) int32 {
+func (s *columns) addEntry(app, group, m int32) int32 {
 	list := s.contents[m]
 	count, at := int32(1), -1
 	for i := range list {
@@ -416,7 +369,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 	s.note(m, app)
 }
 
-func (s *State) dropEntry(app, m int32) {
+func (s *columns) dropEntry(app, m int32) {
 	list := s.contents[m]
 	for i := range list {
 		if list[i].App != app {

@@ -125,7 +125,7 @@ func (z *zones) reset() {
 }
 
 // countIn is the number of items of a group in a zone. Without zones all machines are in one.
-func (s *State) countIn(group, zone int32) int32 {
+func (s *limits) countIn(group, zone int32) int32 {
 	if s.zones.ofLine != nil {
 		return s.zones.count[zone][group]
 	}
@@ -137,12 +137,12 @@ func (s *State) countIn(group, zone int32) int32 {
 }
 
 // ByZone reports whether hard limits or rules by zone bind a group.
-func (s *State) ByZone(group int32) bool {
+func (s *limits) ByZone(group int32) bool {
 	return s.zones.hard && (s.inst.Groups[group].Zone.Binds() || len(s.zones.rulesOf(group)) > 0)
 }
 
 // whyZone is the reason why the zone of a machine does not take one more item of an app.
-func (s *State) whyZone(app, m int32) Reason {
+func (s *limits) whyZone(app, m int32) Reason {
 	if !s.ByZone(s.inst.Apps[app].Group) {
 		return Reason{}
 	}
@@ -156,7 +156,7 @@ func (s *State) whyZone(app, m int32) Reason {
 
 // zoned is the number of zones that hold the group of an app, and the least number of its
 // items in a zone that the app may use.
-func (s *State) zoned(app int32) (held, fewest int32) {
+func (s *limits) zoned(app int32) (held, fewest int32) {
 	a, any := &s.inst.Apps[app], false
 	for i, row := range s.zones.count {
 		if int32(i) == s.zones.none {
@@ -182,7 +182,7 @@ func (z *zones) has(zone int, a *App) bool {
 }
 
 // refusedIn is the reason why a zone does not take one more item of an app.
-func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
+func (s *limits) refusedIn(app, zone, held, fewest int32) Reason {
 	group := s.inst.Apps[app].Group
 	limits := s.inst.Groups[group].Zone
 	if s.zones.ofLine == nil || zone == s.zones.none {
@@ -211,7 +211,7 @@ func (s *State) refusedIn(app, zone, held, fewest int32) Reason {
 }
 
 // openZones removes the machines from list whose zones do not take one more item of an app.
-func (s *State) openZones(app int32, list []int32) []int32 {
+func (s *limits) openZones(app int32, list []int32) []int32 {
 	held, fewest := s.zoned(app)
 	if s.zones.ofLine == nil {
 		if s.refusedIn(app, 0, held, fewest).Kind != Accepted {

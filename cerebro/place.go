@@ -86,6 +86,10 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 	}
 	u.out.Unplaced++
 	app := r.trace.Requests[e.Request].App
+	if u.out.LeftOut == nil {
+		u.out.LeftOut = map[int32]int{}
+	}
+	u.out.LeftOut[app]++
 	for d, need := range r.trace.Instance.Apps[app].Demand {
 		u.rejected[d] += float64(need)
 	}
@@ -164,6 +168,9 @@ func (r *Replayer) notePlaced(now float64, request, number, m int32, devices []b
 	r.where[item] = m
 	r.keepDevices(item, devices)
 	u.out.Placed++
+	if u.opt.Usage != nil {
+		r.meter.living = append(r.meter.living, item)
+	}
 	u.tally.moved(r, r.trace.Requests[request].App, 1)
 	if u.opt.Record != nil {
 		u.opt.Record(Decision{Time: now, Request: request, Item: number, Machine: m, Devices: devices})
@@ -254,7 +261,9 @@ func (r *Replayer) delete(e trace.Event) {
 			}
 			r.run.wait(w, e.Time)
 			r.run.out.Unplaced--
-			for d, need := range r.trace.Instance.Apps[r.trace.Requests[w.request].App].Demand {
+			app := r.trace.Requests[w.request].App
+			r.run.out.LeftOut[app]--
+			for d, need := range r.trace.Instance.Apps[app].Demand {
 				r.run.rejected[d] -= float64(need)
 			}
 			return true

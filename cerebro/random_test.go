@@ -199,7 +199,6 @@ func TestAllPolicies(t *testing.T) {
 	for kind, set := range map[string]map[string]string{
 		"small": nil, "large": {"scale": ".05"}, "large2d": {"scale": ".05"}, "large3d": {"scale": ".05"},
 		"fixed": {"scale": ".05", "f": ".95"}, "churn": {"scale": ".05", "days": "1"},
-		"weibull": {"n": "200"}, "orlib": {"n": "100"},
 	} {
 		tr, err := generate.Generate(kind, 3, set)
 		require.NoError(t, err)

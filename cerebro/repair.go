@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
+	"github.com/sigma-scheduler/sigma/binpack/plan/defrag"
 )
 
 // A Repair lets an item that fits on no machine in use be placed by a chain of moves of
@@ -30,7 +30,7 @@ type Rebalance struct {
 
 // A mover keeps the model that finds moves in step with the replay.
 type mover struct {
-	model *moves.Model
+	model *defrag.Model
 	slot  []int32 // per item: its number in the model; -1 = not in the model
 	item  []int32 // per number in the model
 	fits  []int32
@@ -54,7 +54,7 @@ func (r *Replayer) beginMoves() {
 	if u.opt.Repair == nil && u.opt.Rebalance == nil || u.follower != nil {
 		return
 	}
-	u.mover = &mover{model: moves.NewModel(r.trace.Instance, u.opt.Seed+uint64(u.opt.Order)<<32), slot: make([]int32, len(r.where))}
+	u.mover = &mover{model: defrag.NewModel(r.trace.Instance, u.opt.Seed+uint64(u.opt.Order)<<32), slot: make([]int32, len(r.where))}
 	for i := range u.mover.slot {
 		u.mover.slot[i] = -1
 	}
@@ -116,7 +116,7 @@ func (r *Replayer) rescue(now float64, request, number int32) bool {
 	u.mover.repairs.spend(len(list) - 1)
 	start := now
 	for _, m := range list {
-		if m.From != moves.Nowhere {
+		if m.From != defrag.Nowhere {
 			r.send(u.mover.item[m.Item], start, start+u.opt.Repair.Takes)
 			start += u.opt.Repair.Takes
 			r.move(now, m)
@@ -201,7 +201,7 @@ func (m *mover) changes(before, share, perHour float64) float64 {
 }
 
 // move carries out a move of the model.
-func (r *Replayer) move(now float64, m moves.Move) {
+func (r *Replayer) move(now float64, m defrag.Move) {
 	u := &r.run
 	item := u.mover.item[m.Item]
 	at, _ := slices.BinarySearch(r.base, item+1)
@@ -221,7 +221,7 @@ func (r *Replayer) move(now float64, m moves.Move) {
 }
 
 // stand books an item on the target of a move.
-func (r *Replayer) stand(app int32, to moves.Position, devices []binpack.Device) {
+func (r *Replayer) stand(app int32, to defrag.Position, devices []binpack.Device) {
 	m := r.state.MachineAt(to.Line, to.Index)
 	if !r.state.Fits(app, m) {
 		panic("cerebro: a move to a machine that does not take the item")

@@ -21,6 +21,12 @@ type Options struct {
 	Repair *Repair
 	// Rebalance, when set, empties machines from time to time.
 	Rebalance *Rebalance
+	// Usage, when set, is the measured use of the items; Run.Use judges the replay by it.
+	Usage *trace.Usage
+	// UsageUntil ends the time that usage judges, in seconds; 0 = the end of the usage.
+	UsageUntil float64
+	// Nightly, when set, lets the sizes of items follow their use. It needs Usage.
+	Nightly *Nightly
 	// Fallback decides where the policy's score is not finite; nil = the lowest
 	// position.
 	Fallback binpack.Policy
@@ -80,6 +86,9 @@ type Replayer struct {
 	lastTime  float64 // of creates
 	deletes   bool
 	orders    map[orderKey][]trace.Event
+
+	meter   *meter // of the last Options.Usage
+	resized bool   // demands are not those of the trace
 
 	// Of the current run.
 	where   []int32
@@ -143,6 +152,7 @@ func (r *Replayer) events(seed uint64, order int) []trace.Event {
 // run is the replay in progress.
 type run struct {
 	opt     Options
+	policy  binpack.Policy
 	scorer  binpack.Scorer
 	chooser binpack.DeviceChooser
 	// own is the scorer of the replayed policy, while another one places the snapshot.
@@ -171,10 +181,14 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 	events := r.events(opt.Seed, opt.Order)
 	u := &r.run
 	u.tally.begin(r, events)
+	if err := r.beginUse(events); err != nil {
+		return Run{}, err
+	}
 	span := r.lastTime - r.firstTime
 	creates := r.beginSnapshot()
 	for _, e := range events {
 		r.rebalance(e.Time)
+		r.judge(e.Time)
 		u.tally.advance(r, e.Time)
 		if u.know.Clock() && span > 0 {
 			r.state.Known.Elapsed = min(1, max(0, (e.Time-r.firstTime)/span)) // deletes may lie outside
@@ -210,7 +224,8 @@ func (r *Replayer) beginSnapshot() int {
 
 func (r *Replayer) begin(policy binpack.Policy, opt Options) {
 	r.state.Reset()
-	r.run = run{opt: opt, know: policy.Knowledge(), rejected: make([]float64, len(r.total))}
+	r.unresize()
+	r.run = run{opt: opt, policy: policy, know: policy.Knowledge(), rejected: make([]float64, len(r.total))}
 	u := &r.run
 	r.state.Known, r.state.Declared, r.state.Care = r.grant(u.know), r.declared, binpack.CareOf(policy)
 	if opt.Care != nil {
@@ -250,6 +265,7 @@ func (r *Replayer) CheckPlaced() error {
 func (r *Replayer) finish() Run {
 	u := &r.run
 	u.tally.finish(r)
+	r.finishUse()
 	r.allReturned()
 	out := &u.out
 	out.Machines = r.state.Active()

@@ -133,7 +133,7 @@ func TestReplayByHand(t *testing.T) {
 	// At the end: big alone, with 8 of 8 cpu and 3 of 16 memory. All demand:
 	// cpu 6+4+5+3+5 = 23, memory 4+12+1+2+1 = 20; before r2 came cpu 6+4.
 	open := cerebro.Run{
-		Machines: 1, PeakMachines: 3, Cost: 3, Placed: 6, Unplaced: 1,
+		Machines: 1, PeakMachines: 3, Cost: 3, Placed: 6, Unplaced: 1, LeftOut: map[int32]int{2: 1},
 		// Ten seconds each of 1, 2, 3, 3, 2, 2 machines that cost 3, 4, 5, 5, 4, 4.
 		MachineSeconds: 130, CostSeconds: 250,
 		AllocationRate:     []float64{1, 3. / 16},

@@ -18,6 +18,8 @@ type Run struct {
 	// Fragment, Balance and Spread: see package measure. At the end.
 	Fragment, Balance, Spread float64
 	Placed, Unplaced          int
+	// LeftOut counts the unplaced items by app; nil = none.
+	LeftOut map[int32]int
 	// Moves of items from machine to machine.
 	Moves int
 	// AwaySeconds is the sum over items of the seconds that they were away while they moved, or
@@ -39,6 +41,8 @@ type Run struct {
 	// ImbalanceTie is the mean squared free share of the active machines at
 	// the end: the smooth tie-breaker of the training cost.
 	ImbalanceTie float64
+	// Use judges the replay by Options.Usage; nil without it.
+	Use *Use
 	// Fallbacks counts items that the policy did not decide, by cause.
 	Fallbacks map[string]int
 	// Choices are the policies to which a [binpack.Switch] left the items, in order; one

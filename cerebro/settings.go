@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
+	"github.com/sigma-scheduler/sigma/binpack/plan/defrag"
 )
 
 // ParseRepair reads a [Repair] such as "budget=2%,chain=8"; settings that are left out have these values.
 func ParseRepair(text string) (*Repair, error) {
-	r := &Repair{Budget: .02, Chain: moves.DefaultChain}
+	r := &Repair{Budget: .02, Chain: defrag.DefaultChain}
 	return r, settings(text, map[string]func(string) error{
 		"takes":   r.setTakes,
 		"perhour": r.setPerHour,

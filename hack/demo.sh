@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The product in one go, on generated data. First a Kubernetes cluster: sigma tune
-# learns from its first day, and its second day judges what that chose. Then the
-# article's instances: policies trained on some, compared on others.
+# The product in one go, on generated data. First the bill of a cluster, from a dump.
+# Then another cluster: sigma tune learns from its first day, and its second day judges
+# what that chose. Then the article's instances: policies trained on some, compared on others.
 #
 #   make demo                  about two minutes of CPU, besides a cold build
 #   DEMO_BUDGET=ci make demo   a few seconds of it
@@ -16,7 +16,7 @@ full)
 	train=32 tests=20 orders=10 evaluations=1200 large_train=4 large_tests=8 large_evaluations=400
 	;;
 ci)
-	fleets='open fixed' cluster=(--set nodes=20 --set days=1) first=12h tune=(--evaluations 10 --seeds 1)
+	fleets='open fixed' cluster=(--set nodes=20) first=24h tune=(--evaluations 10 --seeds 1)
 	train=4 tests=5 orders=3 evaluations=200 large_train=2 large_tests=2 large_evaluations=50
 	;;
 *)
@@ -48,6 +48,9 @@ dir=out/demo
 rm -rf "$dir"
 mkdir -p "$dir"
 
+say "the bill of a cluster: sigma savings --from docs/examples/messy.json.gz"
+"$sigma" savings --from docs/examples/messy.json.gz --quiet --report "$dir/savings.html" | tee "$dir/savings.txt"
+
 say "a Kubernetes cluster with roll-outs, daily scaling and jobs, as three kinds of fleet"
 for fleet in $fleets; do
 	tight=()
@@ -65,10 +68,10 @@ for fleet in $fleets; do
 	fi
 	"$sigma" tune --trace "$dir/$fleet" --until "$first" "${tune[@]}" --quiet \
 		--out "$dir/tuned-$fleet.yaml" --report "$dir/verdict-$fleet.html" >"$dir/tune-$fleet.txt"
-	# Without a file, the verdict names a built-in rule.
+	# Without a file, the verdict names a built-in rule, or keeps the installed policy.
 	chosen=$dir/tuned-$fleet.yaml
-	[[ -f $chosen ]] || chosen=$(sed -nE '1s/^no(thing learned, use| better than) ([a-z0-9-]*):.*/\2/p' "$dir/tune-$fleet.txt")
-	[[ ,$all, == *,$chosen,* ]] || all+=,$chosen
+	[[ -f $chosen ]] || chosen=$(sed -nE '1s/^use the rule ([a-z0-9-]*):.*/\1/p' "$dir/tune-$fleet.txt")
+	[[ -z $chosen || ,$all, == *,$chosen,* ]] || all+=,$chosen
 	"$sigma" compare --trace "$dir/$fleet" --policy "$all" ${flags[@]+"${flags[@]}"} --quiet \
 		--report "$dir/report-$fleet.html" >"$dir/compare-$fleet.txt"
 	[[ $fleet != open ]] || cp "$dir/report-open.html" out/report.html

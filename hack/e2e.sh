@@ -23,16 +23,13 @@ for program in sigma sigma-scheduler sigma-extender sigma-mpa sigma-gate sigma-p
 	fi
 done
 # Chart and manifests as users get them, and Helm to install the one.
-(
-	cd hack/release
-	go build -o ../../out/e2e/helm helm.sh/helm/v3/cmd/helm
-	go run . chart --source ../.. --out ../../out/e2e/chart --version test >/dev/null
-	go run . install --source ../.. --out ../../out/e2e/install --registry registry.example.org --version test
-)
+cp "$(hack/release/build.sh helm)/helm" out/e2e/helm
+VERSION=test hack/release/run.sh chart out/e2e/chart >/dev/null
+VERSION=test REGISTRY=registry.example.org hack/release/run.sh install out/e2e/install
 go test -tags e2e,grpcnotrace -c -o out/e2e/e2e.test ./internal/e2e
 # A generated cluster for TestDrawnMoves.
 rm -rf out/e2e/clusters && mkdir out/e2e/clusters
-SIGMA_ORACLE_DUMP=$PWD/out/e2e/clusters SIGMA_ORACLE_FROM=4 go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null
+SIGMA_ORACLE_MOVABLE=1 SIGMA_ORACLE_DUMP=$PWD/out/e2e/clusters SIGMA_ORACLE_FROM=4 go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null
 
 # The packages whose tests need an API server only.
 others=$(grep -rl --include='*_test.go' '^//go:build e2e' plugins mpa manifests | xargs -n1 dirname | sort -u | sed 's|^|./|')

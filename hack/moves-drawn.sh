@@ -24,7 +24,7 @@ sum() {
 	cat <<'TEXT'
 # Moves of generated pods on a real control plane
 
-The clusters of the [oracle of constraints](oracle-constraints.md): 5 to 40 nodes; their ReplicaSets are Deployments of twice as many pods, without claims; workloads that a Rebalance does not move are left out. `sigma-scheduler` places them.
+The clusters of the [oracle of constraints](oracle-constraints.md): 5 to 40 nodes; on the nodes of one are the workloads of ten that a Rebalance moves, their ReplicaSets as Deployments of twice as many pods, without claims, with new names in each round. `sigma-scheduler` places them.
 In each round the Deployments lose a random part of their pods (in the first every second one half), and one plan of a Rebalance in mode Auto is carried out. A watch looks at each waiting pod ten times a second; a
 replacement is late after ten seconds without a node. In the second row labels and taints of nodes and labels of namespaces change every six seconds during the Rebalance; a
 wait does not count there if something changed from a second before it to two seconds after its begin.

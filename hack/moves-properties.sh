@@ -9,7 +9,7 @@ sequences=${1:-1000000} part=50000
 commit=$(git rev-parse --short HEAD)
 dir=out/moves-properties/$commit
 mkdir -p "$dir"
-go test -c -trimpath -o "$dir/moves.test" ./binpack/plan/moves
+go test -c -trimpath -o "$dir/moves.test" ./binpack/plan/defrag
 for ((first = 0; first < sequences; first += part)); do
 	if [[ ! -s $dir/$first.txt ]]; then
 		n=$((sequences - first < part ? sequences - first : part))

@@ -19,7 +19,7 @@ traces() {
 	local name=$1 kind=$2 count=$3 sets=()
 	shift 3
 	for s in "$@"; do sets+=(--set "$s"); done
-	bin/sigma generate "$kind" --seed "${seed-1}" --count "$count" "${sets[@]}" --out "$work/$name"
+	bin/sigma-lab generate "$kind" --seed "${seed-1}" --count "$count" "${sets[@]}" --out "$work/$name"
 }
 
 # train FILE FEATURES [FLAGS…]
@@ -206,9 +206,9 @@ k0-devices() { devices k0-devices --knowledge K0 --start benchdata/policies/gene
 population() {
 	local file=$1
 	shift
-	[[ $file == */* ]] || file=benchdata/policies/$file.yaml
+	[[ $file == */* ]] || file=lab/policies/$file.yaml
 	echo "== $file" >&2
-	bin/sigma train --model population --optimizer cmaes --risk 0 --seed 1 --renew 1 "$@" --out "$file"
+	bin/sigma-lab train --model population --optimizer cmaes --risk 0 --seed 1 --renew 1 "$@" --out "$file"
 }
 orlib() { [[ -d $work/orlib ]] || traces orlib orlib 400; }
 weibull() { [[ -d $work/weibull ]] || traces weibull weibull 120; }

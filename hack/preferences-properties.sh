@@ -24,7 +24,7 @@ held() {
 export SIGMA_PLACEMENTS=$placements SIGMA_MOVES_SEQUENCES=${SEQUENCES:-1000}
 soft=$(held ./binpack TestPreferencesFollowTheirDefinition)
 closed=$(held ./binpack TestZonesAgainstDefinition)
-moves=$(held ./binpack/plan/moves TestSequencesKeepZones)
+moves=$(held ./binpack/plan/defrag TestSequencesKeepZones)
 replay=$(held ./cerebro TestMovesKeepZones)
 rules=$(held ./plugins/kube TestChecksAgreeWithPlainRules)
 packings=$(held ./binpack/plan TestZonesAgainstBruteForce)

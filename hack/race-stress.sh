@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 page=${1:-docs/results/race-stress.md}
 rounds=${ROUNDS:-20}
-packages=${PACKAGES:-./plugins/evict ./mpa/updater ./mpa/gate ./cmd/sigma-gate ./flow/follow ./plugins/mover ./plugins/rebalance ./plugins/pilot/control}
+packages=${PACKAGES:-./plugins/evict ./mpa/updater ./mpa/gate ./cmd/sigma-gate ./flow/follow ./plugins/drain ./plugins/pilot/control}
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || { echo "ROUNDS=$rounds: want a number from 1" >&2 && exit 2; }
 commit=$(git rev-parse --short HEAD)
 git diff --quiet HEAD -- '*.go' go.mod go.sum || commit+=' with changes that are not committed'

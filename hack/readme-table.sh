@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Pastes what the last full `make demo` printed (out/demo/cluster.txt, small.txt,
-# large.txt) into README.md and docs/results/demo.md, between the lines demo:KIND
-# and demo:end.
+# Pastes what the last full `make demo` printed (out/demo/savings.txt) into README.md, and
+# cluster.txt, small.txt, large.txt into docs/results/demo.md, between the lines demo:KIND and
+# demo:end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,5 +27,5 @@ paste_table() {
 	sed -i -e "/^<!-- demo:$kind -->\$/,/^<!-- demo:end -->\$/{//!d}" -e "/^<!-- demo:$kind -->\$/r $block" "$page"
 }
 
-paste_table cluster README.md
+paste_table savings README.md
 for kind in cluster small large; do paste_table "$kind" docs/results/demo.md; done

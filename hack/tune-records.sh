@@ -4,7 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-measure() { go test -v -tags records -count=1 -timeout 6h -run "^TestRecord($1)\$" ./internal/tune | grep -vE "^ *(=== |--- |ok|PASS)"; }
+measure() {
+	local module=. package=./internal/tune
+	if [[ $1 == Settings ]]; then module=lab package=./records/tune; fi # two of its kinds are the laboratory's
+	go test -C $module -v -tags records -count=1 -timeout 6h -run "^TestRecord($1)\$" $package | grep -vE "^ *(=== |--- |ok|PASS)"
+}
 if [ $# -gt 0 ]; then
 	measure "$1"
 	exit
@@ -17,15 +21,10 @@ trap 'rm -f "$page"' EXIT
 	echo "\`make tune-records\` at commit $(git rev-parse --short HEAD). Clusters are those of \`sigma generate kubernetes\`, seeds from 910000,"
 	echo "unseen while \`tune\` and the shipped files were developed. \`tune\` has its defaults unless said."
 	echo
-	echo "## Day one, judged on day two"
-	echo
-	echo "\`tune\` is given the first 24 h (\`--until 24h\`). What it advises, the file or the rule, replays both days, and the second counts."
-	echo
-	measure Days
-	echo
 	echo "## Tight fixed fleets"
 	echo
-	echo "The same on fixed fleets of 1.01 times the peak volume, the least that the generator draws, with \`--retry\`: pods that find no place at once on day two."
+	echo "\`tune\` is given the first 24 h (\`--until 24h\`) of fixed fleets of 1.01 times the peak volume, the least that the generator draws. What it"
+	echo "advises replays both days with \`--retry\`: pods that find no place at once on day two. Elastic fleets are [a page of their own](tune-floor.md)."
 	echo
 	measure Fixed
 	echo

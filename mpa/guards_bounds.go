@@ -32,9 +32,7 @@ func (x *draft) sane() string {
 // boundReplicas keeps the replicas within bounds.
 func (x *draft) boundReplicas() string {
 	want := x.recommended.Replicas
-	if want == 0 {
-		want = x.o.Replicas
-	}
+	want = cmp.Or(want, x.o.Replicas)
 	if x.replicas = x.c.target.Replicas.Clamp(want); x.replicas != want {
 		x.note("%d replicas become %d", want, x.replicas)
 	}

@@ -160,10 +160,5 @@ func noWorse(a, b []float64) bool {
 }
 
 func allFinite(vs []float64) bool {
-	for _, v := range vs {
-		if !finite(v) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(vs, func(v float64) bool { return !finite(v) })
 }

@@ -2,6 +2,7 @@ package swarm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,13 +58,7 @@ type SettingsError struct {
 }
 
 func (e *SettingsError) Error() string {
-	show := func(s string) string {
-		if s == "" {
-			return "absent"
-		}
-		return s
-	}
-	return fmt.Sprintf("%v: %s is %s in the file, %s now", ErrSettings, e.Setting, show(e.Recorded), show(e.Given))
+	return fmt.Sprintf("%v: %s is %s in the file, %s now", ErrSettings, e.Setting, cmp.Or(e.Recorded, "absent"), cmp.Or(e.Given, "absent"))
 }
 
 // Unwrap returns [ErrSettings].
@@ -282,9 +277,7 @@ func firstDifference(at string, recorded, given any) *SettingsError {
 	if a == b {
 		return nil
 	}
-	if at == "" {
-		at = "settings"
-	}
+	at = cmp.Or(at, "settings")
 	return &SettingsError{Setting: at, Recorded: a, Given: b}
 }
 

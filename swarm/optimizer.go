@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -57,9 +58,7 @@ func (s *Search) check() error {
 	if err := s.Box.Validate(); err != nil {
 		return fmt.Errorf("swarm: %w", err)
 	}
-	if s.Size == 0 {
-		s.Size = DefaultParticles
-	}
+	s.Size = cmp.Or(s.Size, DefaultParticles)
 	if !(s.Reach >= 0 && s.Reach <= 1) {
 		return fmt.Errorf("swarm: reach %v is not a fraction of the box", s.Reach)
 	}

@@ -16,7 +16,7 @@ var churn = Kind{
 	Help: "large2d's apps over four days with departures and a daily swing; the second half is measured",
 	Params: append(largeParams(),
 		Param{Name: "days", Default: 4, Min: .1, Max: 60, Help: "length; time integrals start half-way"}),
-	make: makeChurn,
+	Make: makeChurn,
 }
 
 const (
@@ -39,16 +39,16 @@ type arrival struct {
 // steady state as many containers live as large2d has (Little's law). The rate
 // swings by ±30 % over a day (thinning, Lewis and Shedler, 1979). Items have
 // lifetimes of their own; the highest-numbered leave first.
-func makeChurn(seed uint64, p values) *trace.Trace {
+func makeChurn(seed uint64, p Values) *trace.Trace {
 	w := newPopulation(seed, p, large2dMix, false)
-	living := w.noisyMeans(stream(seed, streamCounts))
-	life := stream(seed, streamLifetimes)
+	living := w.noisyMeans(Stream(seed, streamCounts))
+	life := Stream(seed, streamLifetimes)
 	lifetimes := make([]float64, len(living))
 	for i := range lifetimes {
-		lifetimes[i] = churnLifetime * lognormal(life, churnAppSigma)
+		lifetimes[i] = churnLifetime * Lognormal(life, churnAppSigma)
 	}
 	end := p["days"] * day
-	rng := stream(seed, streamRequests)
+	rng := Stream(seed, StreamRequests)
 	var arrivals []arrival
 	for i := range living {
 		size := churnGeometric
@@ -60,7 +60,7 @@ func makeChurn(seed uint64, p values) *trace.Trace {
 			a := arrival{time: at, app: int32(i)}
 			for range w.requestSize(rng, i, churnGeometric) {
 				// A millisecond at least: an item leaves after its arrival.
-				leaves := milliseconds(at + max(.001, lifetimes[i]*lognormal(life, churnItemSigma)))
+				leaves := milliseconds(at + max(.001, lifetimes[i]*Lognormal(life, churnItemSigma)))
 				a.deletes = append(a.deletes, leaves)
 			}
 			slices.Sort(a.deletes)
@@ -70,7 +70,7 @@ func makeChurn(seed uint64, p values) *trace.Trace {
 	slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.time, b.time) })
 
 	t := &trace.Trace{
-		Instance:    w.instance(stream(seed, streamForecast), p, lifetimes),
+		Instance:    w.instance(Stream(seed, streamForecast), p, lifetimes),
 		MeasureFrom: end / 2,
 		Source: map[string]any{
 			"method": "large2d's apps as mean numbers alive; Poisson arrivals with a daily swing, lognormal lifetimes",
@@ -111,7 +111,7 @@ func addArrivals(t *trace.Trace, arrivals []arrival, end float64) {
 			}
 		}
 	}
-	addRequests(t, requests, times)
+	AddRequests(t, requests, times)
 	t.Events = append(t.Events, deletes...)
 	slices.SortStableFunc(t.Events, func(a, b trace.Event) int {
 		if c := cmp.Compare(a.Time, b.Time); c != 0 {

@@ -33,7 +33,7 @@ func addEgress(rng *rand.Rand, inst *binpack.Instance, work []workload, fleet *n
 	}
 	sends, all := make([]float64, len(work)), 0.
 	for i := range work {
-		sends[i] = lognormal(rng, egressSigma)
+		sends[i] = Lognormal(rng, egressSigma)
 		all += sends[i] * float64(work[i].replicas)
 	}
 	for i := range inst.Apps {

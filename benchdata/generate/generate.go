@@ -18,8 +18,8 @@ type Kind struct {
 	Name   string
 	Help   string // one line
 	Params []Param
-	check  func(p values) error // of parameters together; may be nil
-	make   func(seed uint64, p values) *trace.Trace
+	Make   func(seed uint64, p Values) *trace.Trace
+	check  func(p Values) error // of parameters together; may be nil
 }
 
 // A Param is a number that changes the instances of a [Kind].
@@ -35,7 +35,13 @@ type Param struct {
 }
 
 // Adding a kind is one file and one line here.
-var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib, wide}
+var kinds = []Kind{small, large, large2d, large3d, fixed, churn, kubernetes}
+
+// Laboratory are the kinds that only sigma-lab registers.
+var Laboratory = []string{"weibull", "orlib", "wide"}
+
+// Register adds a kind. Call it in an init function.
+func Register(k Kind) { kinds = append(kinds, k) }
 
 // Kinds lists the kinds of [Generate].
 func Kinds() []Kind { return slices.Clone(kinds) }
@@ -54,7 +60,7 @@ func Generate(kind string, seed uint64, set map[string]string) (*trace.Trace, er
 	if p["hard"] > 0 && p["zones"] == 0 {
 		return nil, fmt.Errorf("generate %s: hard=%v: want zones, too", kind, p["hard"])
 	}
-	t := k.make(seed, p)
+	t := k.Make(seed, p)
 	t.Name = fmt.Sprintf("%s-%d", kind, seed)
 	t.Description = k.Help
 	source := map[string]any{
@@ -68,11 +74,11 @@ func Generate(kind string, seed uint64, set map[string]string) (*trace.Trace, er
 	return t, nil
 }
 
-// values holds every parameter of a kind.
-type values map[string]float64
+// Values holds every parameter of a kind.
+type Values map[string]float64
 
-func (k Kind) parse(set map[string]string) (values, error) {
-	p := values{}
+func (k Kind) parse(set map[string]string) (Values, error) {
+	p := Values{}
 	for _, q := range k.Params {
 		p[q.Name] = q.Default
 	}
@@ -120,7 +126,7 @@ func (k Kind) parse(set map[string]string) (values, error) {
 }
 
 // numbers are the parameters stated in the source of a trace.
-func (p values) numbers(params []Param) map[string]any {
+func (p Values) numbers(params []Param) map[string]any {
 	out := map[string]any{}
 	for _, q := range params {
 		v := p[q.Name]
@@ -146,26 +152,28 @@ func seedValue(seed uint64) any {
 
 // Purposes of random streams.
 const (
-	streamApps      = iota + 1 // specs, limits, exclusions; of small also the counts
+	StreamApps      = iota + 1 // specs, limits, exclusions; of small also the counts
 	streamPacking              // the search for a packing of small
 	streamCounts               // true counts around their means
 	streamForecast             // errors of the forecast
-	streamRequests             // sizes, order and times of requests
+	StreamRequests             // sizes, order and times of requests
 	streamLifetimes            // also scaling and roll-outs
 	streamFleet                // sizes of nodes
 	streamSoft                 // preferences of pods
 	streamHard                 // hard spread over zones
 	streamEgress               // traffic of pods
 	streamPartners             // targets of the traffic
+	streamUsage                // the usage of pods
 )
 
-func stream(seed, purpose uint64) *rand.Rand {
+// Stream is the random stream of an instance for one purpose.
+func Stream(seed, purpose uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, purpose))
 }
 
-// lognormal draws a factor with mean 1 and standard deviation sigma of its
+// Lognormal draws a factor with mean 1 and standard deviation sigma of its
 // logarithm.
-func lognormal(rng *rand.Rand, sigma float64) float64 {
+func Lognormal(rng *rand.Rand, sigma float64) float64 {
 	return math.Exp(sigma*rng.NormFloat64() - sigma*sigma/2)
 }
 
@@ -177,7 +185,7 @@ var totalParam = Param{
 
 // knowTotal scales the forecast so that Σ expected·cpu is that of the counts: the
 // planner has the exact total load, but not the app that it comes from.
-func knowTotal(inst *binpack.Instance, counts []int64, p values) {
+func knowTotal(inst *binpack.Instance, counts []int64, p Values) {
 	if p["total"] == 0 {
 		return
 	}
@@ -235,8 +243,8 @@ func cluster(disk bool) *binpack.Instance {
 	return inst
 }
 
-// addApp adds an app that is a group by itself.
-func addApp(inst *binpack.Instance, name string, demand []int64, limit int, expected, lifetime float64) {
+// AddApp adds an app that is a group by itself.
+func AddApp(inst *binpack.Instance, name string, demand []int64, limit int, expected, lifetime float64) {
 	inst.Apps = append(inst.Apps, binpack.App{
 		Name: name, Group: int32(len(inst.Groups)), Demand: demand, Expected: expected, Lifetime: lifetime,
 	})
@@ -281,9 +289,12 @@ func excludePairs(rng *rand.Rand, n int, need []float64, most float64) []pair {
 	return out
 }
 
-// addRequests adds one create per request, in order.
-func addRequests(t *trace.Trace, requests []trace.Request, times []float64) {
+// AddRequests adds one create per request, in order; without times a request has its index.
+func AddRequests(t *trace.Trace, requests []trace.Request, times []float64) {
 	width := max(5, len(strconv.Itoa(len(requests)-1)))
+	if times == nil {
+		times = indices(len(requests))
+	}
 	for i, r := range requests {
 		r.Name = fmt.Sprintf("r%0*d", width, i)
 		t.Requests = append(t.Requests, r)

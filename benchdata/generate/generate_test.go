@@ -29,8 +29,6 @@ func tiny(kind string) map[string]string {
 	switch kind {
 	case "small":
 		return nil
-	case "weibull", "orlib", "wide":
-		return map[string]string{"n": "50"}
 	case "kubernetes":
 		return map[string]string{"nodes": "20", "days": ".5", "fleet": "fixed"}
 	}
@@ -43,7 +41,7 @@ func TestErrors(t *testing.T) {
 		set  map[string]string
 		want string
 	}{
-		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes, weibull, orlib, wide`},
+		{"huge", nil, `generate: unknown kind "huge"; there are small, large, large2d, large3d, fixed, churn, kubernetes`},
 		{"small", map[string]string{"scale": "1"}, `generate small: unknown parameter "scale"; there are sigma, fleet, total`},
 		{"small", map[string]string{"total": "1"}, `generate small: total="1": want unknown or known`},
 		{"fixed", map[string]string{"f": "x"}, `generate fixed: f="x" is not a number`},
@@ -56,7 +54,7 @@ func TestErrors(t *testing.T) {
 		{"large", map[string]string{"forecast": "0", "total": "known"}, `generate large: total=known scales a forecast, and forecast=0 is none`},
 		{"large", map[string]string{"forecast": ".0001", "total": "known"}, `generate large: forecast=0.0001: want 0, which is none, or .01 to 100`},
 		{"kubernetes", map[string]string{"forecast": ".009"}, `generate kubernetes: forecast=0.009: want 0, which is none, or .01 to 100`},
-		{"orlib", map[string]string{"n": "1.5"}, `generate orlib: n=1.5 is not a whole number`},
+		{"kubernetes", map[string]string{"nodes": "1.5"}, `generate kubernetes: nodes=1.5 is not a whole number`},
 	}
 	for _, tt := range tests {
 		_, err := Generate(tt.kind, 1, tt.set)
@@ -99,17 +97,13 @@ func digest(t testing.TB, tr *trace.Trace) string {
 // would no longer compare. The sums leave out trace.yaml, whose texts may.
 func TestPinned(t *testing.T) {
 	pinned := map[string]string{
-		"small":   "fed169e0d2edb5f9",
-		"large":   "9c57cbb3d0d22deb",
-		"large2d": "62acfbe3930099ec",
-		"large3d": "f02e7ae42eded1af",
-		"fixed":   "9cef840170f7024f",
-		"churn":   "7ff6a7882f4621cc",
-		"weibull": "7f797ffe23b9d33f",
-
+		"small":      "fed169e0d2edb5f9",
+		"large":      "9c57cbb3d0d22deb",
+		"large2d":    "62acfbe3930099ec",
+		"large3d":    "f02e7ae42eded1af",
+		"fixed":      "9cef840170f7024f",
+		"churn":      "7ff6a7882f4621cc",
 		"kubernetes": "c6abca0df3c21991",
-		"orlib":      "e8c5f66b5fe1bbc0",
-		"wide":       "4266aa2311d0b6bc",
 	}
 	got := map[string]string{}
 	for _, k := range Kinds() {
@@ -271,35 +265,6 @@ func TestChurn(t *testing.T) {
 	assert.InDelta(t, 1, ratio, .12)
 	// ∫ of 1 ± .3·sin over half a day: (1 + .6/π) ÷ (1 − .6/π)
 	assert.InDelta(t, (1+.6/math.Pi)/(1-.6/math.Pi), daytime/night, .06)
-}
-
-func TestOneDimensional(t *testing.T) {
-	for _, tt := range []struct {
-		kind      string
-		n         int
-		capacity  int64
-		low, high int64
-		bins      float64 // volume bound, mean
-	}{
-		{"weibull", 5000, 100, 1, 100, 2011}, // mean size 45·Γ(4/3) = 40.18
-		{"orlib", 500, 150, 20, 100, 200.5},  // 60·500/150, rounded up
-	} {
-		bins := 0.
-		for seed := range uint64(30) {
-			tr := generate(t, tt.kind, seed, nil)
-			inst := tr.Instance
-			require.Len(t, tr.Requests, tt.n)
-			require.Equal(t, []int64{tt.capacity}, inst.Machines[0].Capacity)
-			for _, app := range inst.Apps {
-				require.True(t, app.Demand[0] >= tt.low && app.Demand[0] <= tt.high)
-				require.Equal(t, app.Name, fmt.Sprint(app.Demand[0]))
-			}
-			require.InDelta(t, tt.n-1, tr.Events[tt.n-1].Time, 0)
-			bins += float64(bound.Volume(inst, items(tr)).Machines) / 30
-		}
-		t.Logf("%s: volume bound %.1f", tt.kind, bins)
-		assert.InEpsilon(t, tt.bins, bins, .015)
-	}
 }
 
 func BenchmarkSmall(b *testing.B) {

@@ -31,8 +31,9 @@ var kubernetes = Kind{
 		{Name: "hard", Max: 1, Unstated: true, Help: "share of the Deployments with a hard even spread over zones (maxSkew 1)"},
 		{Name: "egress", Max: 2, Unstated: true, Help: "what the declared replicas send ÷ what the nodes' uplinks can, 10 Gbit/s for 32 cores; 0: nothing is said of it"},
 		{Name: "partners", Max: 1, Unstated: true, Help: "share of the Deployments in pairs, of which one sends half of its traffic to the other, pod to pod; wants egress"},
+		{Name: "usage", Words: []string{"0", "1", "hot"}, Unstated: true, Help: "1: also what the pods really use, as usage.csv.gz: a mean of 15 to 45 % of the cpu requests by app, 40 to 80 % of memory; hot: 60 % of cpu"},
 	}, forecastParams()...),
-	check: func(p values) error {
+	check: func(p Values) error {
 		if p["partners"] != 0 && p["egress"] == 0 {
 			return errors.New("partners wants egress")
 		}
@@ -41,7 +42,7 @@ var kubernetes = Kind{
 		}
 		return nil
 	},
-	make: makeKubernetes,
+	Make: makeKubernetes,
 }
 
 // Values of the parameter fleet.
@@ -89,11 +90,11 @@ func (w *workload) most() float64 {
 	return math.Ceil(float64(w.replicas) * (1 + w.amplitude) * (1 + surgeShare))
 }
 
-func makeKubernetes(seed uint64, p values) *trace.Trace {
-	fleet := newNodePools(stream(seed, streamFleet), p)
-	work := drawWorkloads(stream(seed, streamApps), p, fleet)
+func makeKubernetes(seed uint64, p Values) *trace.Trace {
+	fleet := newNodePools(Stream(seed, streamFleet), p)
+	work := drawWorkloads(Stream(seed, StreamApps), p, fleet)
 	inst := fleet.instance()
-	forecast := stream(seed, streamForecast)
+	forecast := Stream(seed, streamForecast)
 	need := make([]float64, len(work))
 	deployments := 0
 	for i, w := range work {
@@ -103,16 +104,16 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 		} else {
 			deployments++
 		}
-		addApp(inst, name, w.demand, int(w.limit), p.expected(float64(w.replicas), forecast), -1)
+		AddApp(inst, name, w.demand, int(w.limit), p.expected(float64(w.replicas), forecast), -1)
 		inst.Groups[i].SpreadMin = w.spread
 		inst.Apps[i].Types = fleet.types(w.demand)
 		need[i] = fleet.share(&w)
 	}
-	rng := stream(seed, streamCounts)
+	rng := Stream(seed, streamCounts)
 	addExclusions(inst, excludePairs(rng, int(math.Round(float64(deployments)/kubernetesPair)), need[:deployments], kubernetesPaired))
 
 	end := p["days"] * day
-	life := stream(seed, streamLifetimes)
+	life := Stream(seed, streamLifetimes)
 	var arrivals []arrival
 	for i, w := range work {
 		for _, pod := range w.life(life, end) {
@@ -127,17 +128,18 @@ func makeKubernetes(seed uint64, p values) *trace.Trace {
 	if inst.Fleet == binpack.Fixed {
 		fleet.size(t)
 	}
-	preferSoftly(stream(seed, streamSoft), inst, deployments, p)
-	spreadHard(stream(seed, streamHard), inst, deployments, p["hard"])
-	addEgress(stream(seed, streamEgress), inst, work, fleet, p["egress"])
-	addPartners(stream(seed, streamPartners), inst, deployments, p["partners"])
+	preferSoftly(Stream(seed, streamSoft), inst, deployments, p)
+	spreadHard(Stream(seed, streamHard), inst, deployments, p["hard"])
+	addEgress(Stream(seed, streamEgress), inst, work, fleet, p["egress"])
+	addPartners(Stream(seed, streamPartners), inst, deployments, p["partners"])
 	inst.Machines = inZones(inst.Machines, int(p["zones"]))
+	addUsage(Stream(seed, streamUsage), t, work, end, p["usage"])
 	return t
 }
 
 // drawWorkloads draws the Deployments, so many replicas of them that they fill the
 // target, and the cron jobs in addition to them.
-func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
+func drawWorkloads(rng *rand.Rand, p Values, fleet *nodePools) []workload {
 	work := make([]workload, int(math.Round(kubernetesLeast*math.Pow(10, rng.Float64()))))
 	jobs := int(math.Round(float64(len(work)) * (.1 + .15*rng.Float64())))
 	shape := .9 + .7*rng.Float64()
@@ -148,8 +150,8 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 		} else {
 			w.demand = fleet.draw(rng, false)
 		}
-		if rng.Float64() < .4 {
-			w.amplitude = .3 + 1.2*rng.Float64()
+		if rng.Float64() < scaling {
+			w.amplitude = drawAmplitude(rng)
 		}
 		work[i] = w
 	}
@@ -169,14 +171,26 @@ func drawWorkloads(rng *rand.Rand, p values, fleet *nodePools) []workload {
 	}
 	constrain(rng, work, fleet)
 	for range jobs {
-		w := workload{demand: fleet.draw(rng, true), replicas: 1, period: 60 * cronPeriods[rng.IntN(len(cronPeriods))]}
-		if rng.Float64() < .3 {
-			w.replicas = 2 + rng.IntN(3)
-		}
-		w.duration = 120 * math.Pow(20, rng.Float64()) // 2 to 40 minutes
+		demand := fleet.draw(rng, true)
+		w := drawJob(rng)
+		w.demand = demand
 		work = append(work, w)
 	}
 	return work
+}
+
+// scaling is the share of the Deployments that scale over the day.
+const scaling = .4
+
+func drawAmplitude(rng *rand.Rand) float64 { return .3 + 1.2*rng.Float64() }
+
+func drawJob(rng *rand.Rand) workload {
+	w := workload{replicas: 1, period: 60 * cronPeriods[rng.IntN(len(cronPeriods))]}
+	if rng.Float64() < .3 {
+		w.replicas = 2 + rng.IntN(3)
+	}
+	w.duration = 120 * math.Pow(20, rng.Float64()) // 2 to 40 minutes
+	return w
 }
 
 func declared(work []workload) (pods float64) {
@@ -264,7 +278,7 @@ func (w *workload) runs(rng *rand.Rand, end float64) []arrival {
 	var pods []arrival
 	for at := 60 * math.Floor(w.period/60*rng.Float64()); at < end; at += w.period {
 		for range w.replicas {
-			leaves := at + max(1, w.duration*lognormal(rng, .4))
+			leaves := at + max(1, w.duration*Lognormal(rng, .4))
 			pods = append(pods, arrival{time: at, deletes: []float64{milliseconds(leaves)}})
 		}
 	}

@@ -18,7 +18,7 @@ var (
 		Name:   "large",
 		Help:   "400 apps, about 5,000 containers in about 3,000 requests over a day; machines of 96c/512Gi, cpu binds",
 		Params: append(largeParams(), totalParam, departuresParam, singleParam),
-		make: func(seed uint64, p values) *trace.Trace {
+		Make: func(seed uint64, p Values) *trace.Trace {
 			return makeLarge(seed, p, largeMix, false)
 		},
 	}
@@ -26,7 +26,7 @@ var (
 		Name:   "large2d",
 		Help:   "large with specs of 2 to 8Gi a core: memory binds too",
 		Params: append(largeParams(), totalParam, departuresParam, singleParam),
-		make: func(seed uint64, p values) *trace.Trace {
+		Make: func(seed uint64, p Values) *trace.Trace {
 			return makeLarge(seed, p, large2dMix, false)
 		},
 	}
@@ -34,7 +34,7 @@ var (
 		Name:   "large3d",
 		Help:   "large2d with 20 to 400Gi of disk per container on machines of 4Ti",
 		Params: append(largeParams(), totalParam, departuresParam, singleParam),
-		make: func(seed uint64, p values) *trace.Trace {
+		Make: func(seed uint64, p Values) *trace.Trace {
 			return makeLarge(seed, p, large2dMix, true)
 		},
 	}
@@ -43,7 +43,7 @@ var (
 		Help: "large on a fixed fleet, a little above the volume bound: what does not fit is rejected",
 		Params: append(largeParams(), totalParam, departuresParam, singleParam,
 			Param{Name: "f", Default: 1.02, Min: .1, Max: 10, Help: "machines ÷ volume bound, rounded up"}),
-		make: func(seed uint64, p values) *trace.Trace {
+		Make: func(seed uint64, p Values) *trace.Trace {
 			t := makeLarge(seed, p, largeMix, false)
 			least := bound.Volume(t.Instance, items(t)).Machines
 			t.Instance.Fleet = binpack.Fixed
@@ -72,8 +72,8 @@ func forecastParams() []Param {
 }
 
 // expected is the forecast of a true count; negative = no forecast.
-func (p values) expected(count float64, rng *rand.Rand) float64 {
-	n := count * p["forecast"] * lognormal(rng, p["noise"])
+func (p Values) expected(count float64, rng *rand.Rand) float64 {
+	n := count * p["forecast"] * Lognormal(rng, p["noise"])
 	if p["forecast"] == 0 {
 		return -1
 	}
@@ -142,10 +142,10 @@ type population struct {
 // As measured, the shape barely depends on it: Best-Fit needs 14.2 % more than
 // the volume bound at scale 1; at .2 it is 12.7 % with 400 apps, 14.5 % with √s
 // and 12.9 % with 400·s (40 seeds, two orders each).
-func newPopulation(seed uint64, p values, mix []spec, disk bool) population {
+func newPopulation(seed uint64, p Values, mix []spec, disk bool) population {
 	s := p["scale"]
 	apps := int(math.Round(largeApps * math.Sqrt(s)))
-	rng := stream(seed, streamApps)
+	rng := Stream(seed, StreamApps)
 	w := population{
 		means: rankMeans(apps, largeItems*s, largeCap*s),
 		top:   int(math.Round(largeTop * math.Sqrt(s))),
@@ -224,13 +224,13 @@ func (w population) noisyMeans(rng *rand.Rand) []float64 {
 	factor := .9 + .2*rng.Float64()
 	out := make([]float64, len(w.means))
 	for i, mean := range w.means {
-		out[i] = mean * factor * lognormal(rng, sigma)
+		out[i] = mean * factor * Lognormal(rng, sigma)
 	}
 	return out
 }
 
 // instance is the population as apps with their forecast. lifetimes may be nil.
-func (w population) instance(rng *rand.Rand, p values, lifetimes []float64) *binpack.Instance {
+func (w population) instance(rng *rand.Rand, p Values, lifetimes []float64) *binpack.Instance {
 	inst := cluster(w.disks != nil)
 	for i, s := range w.specs {
 		demand := []int64{s.cpu, s.memory * gib}
@@ -242,7 +242,7 @@ func (w population) instance(rng *rand.Rand, p values, lifetimes []float64) *bin
 		if lifetimes != nil {
 			lifetime = math.Round(lifetimes[i])
 		}
-		addApp(inst, fmt.Sprintf("a%03d", i), demand, w.limits[i], expected, lifetime)
+		AddApp(inst, fmt.Sprintf("a%03d", i), demand, w.limits[i], expected, lifetime)
 	}
 	addExclusions(inst, w.exclusions)
 	return inst
@@ -257,17 +257,17 @@ func (w population) requestSize(rng *rand.Rand, i int, geometric float64) int {
 	return 1 + int(math.Log(1-rng.Float64())/math.Log(1-1/geometric))
 }
 
-func makeLarge(seed uint64, p values, mix []spec, disk bool) *trace.Trace {
+func makeLarge(seed uint64, p Values, mix []spec, disk bool) *trace.Trace {
 	w := newPopulation(seed, p, mix, disk)
-	inst := w.instance(stream(seed, streamForecast), p, nil)
+	inst := w.instance(Stream(seed, streamForecast), p, nil)
 	counts := make([]int64, len(w.means))
-	for i, mean := range w.noisyMeans(stream(seed, streamCounts)) {
+	for i, mean := range w.noisyMeans(Stream(seed, streamCounts)) {
 		counts[i] = max(1, int64(math.Round(mean)))
 	}
 	clip(inst, counts)
 	knowTotal(inst, counts, p)
 
-	rng := stream(seed, streamRequests)
+	rng := Stream(seed, StreamRequests)
 	var requests []trace.Request
 	for i, left := range counts {
 		for left > 0 {
@@ -291,7 +291,7 @@ func makeLarge(seed uint64, p values, mix []spec, disk bool) *trace.Trace {
 		arrivals[i] = newArrival(times[i], r.App, int(r.Count))
 	}
 	if p["departures"] > 0 {
-		arrivals = rollOuts(stream(seed, streamLifetimes), arrivals, len(inst.Apps), p["departures"])
+		arrivals = rollOuts(Stream(seed, streamLifetimes), arrivals, len(inst.Apps), p["departures"])
 	}
 	if p["single"] == 1 {
 		arrivals = singles(arrivals)

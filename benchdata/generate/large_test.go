@@ -112,7 +112,7 @@ func TestLargeRequests(t *testing.T) {
 	assert.InDelta(t, 1.12, float64(others)/float64(n), .02)
 	w := population{top: 1, burst: 40}
 	sum := 0
-	rng := stream(1, streamRequests)
+	rng := Stream(1, StreamRequests)
 	for range 100000 {
 		sum += w.requestSize(rng, 1, 1.6)
 	}

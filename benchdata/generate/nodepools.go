@@ -40,7 +40,7 @@ type nodePools struct {
 	mean     []float64 // capacity of a node without GPUs
 }
 
-func newNodePools(rng *rand.Rand, p values) *nodePools {
+func newNodePools(rng *rand.Rand, p Values) *nodePools {
 	f := &nodePools{
 		open:   p["fleet"] != kubernetesFixed,
 		target: 20 * math.Pow(10, rng.Float64()), factor: 1.01 + .09*rng.Float64(), gpus: p["gpus"] > 0,
@@ -109,7 +109,7 @@ func (f *nodePools) draw(rng *rand.Rand, every bool) []int64 {
 func (f *nodePools) drawPlain(rng *rand.Rand) []int64 {
 	d := make([]int64, f.dimensions())
 	d[0] = pick(rng, cpuRequests).cpu
-	perCore := 2 * math.Pow(4, rng.Float64()) * lognormal(rng, .7) // GiB
+	perCore := 2 * math.Pow(4, rng.Float64()) * Lognormal(rng, .7) // GiB
 	d[1] = max(32, int64(math.Round(float64(d[0])/1000*perCore*1024))) * mib
 	return d
 }

@@ -22,7 +22,7 @@ var small = Kind{
 		{Name: "fleet", Words: []string{"open", "fixed"}, Unstated: true, Help: "fixed: the 15 machines are all there are"},
 		totalParam,
 	},
-	make: makeSmall,
+	Make: makeSmall,
 }
 
 const (
@@ -43,18 +43,18 @@ type smallApp struct {
 // need is the number of machines that the limit needs.
 func (a smallApp) need() int { return (a.items + a.limit - 1) / a.limit }
 
-func makeSmall(seed uint64, p values) *trace.Trace {
-	apps, pairs := plantSmall(stream(seed, streamApps), stream(seed, streamPacking))
+func makeSmall(seed uint64, p Values) *trace.Trace {
+	apps, pairs := plantSmall(Stream(seed, StreamApps), Stream(seed, streamPacking))
 	inst := cluster(false)
 	if p["fleet"] == 1 {
 		inst.Fleet, inst.Machines[0].Count = binpack.Fixed, smallMachines
 	}
-	forecast := stream(seed, streamForecast)
+	forecast := Stream(seed, streamForecast)
 	counts := make([]int64, len(apps))
 	for i, a := range apps {
 		counts[i] = int64(a.items)
-		expected := max(1, math.Round(float64(a.items)*lognormal(forecast, p["sigma"])))
-		addApp(inst, fmt.Sprintf("a%02d", i), []int64{a.spec.cpu, a.spec.memory * gib}, a.limit, expected, -1)
+		expected := max(1, math.Round(float64(a.items)*Lognormal(forecast, p["sigma"])))
+		AddApp(inst, fmt.Sprintf("a%02d", i), []int64{a.spec.cpu, a.spec.memory * gib}, a.limit, expected, -1)
 	}
 	knowTotal(inst, counts, p)
 	addExclusions(inst, pairs)
@@ -63,10 +63,10 @@ func makeSmall(seed uint64, p values) *trace.Trace {
 		"method":  "kept because a packing into 15 machines was constructed; optimal by that packing and the volume bound",
 	}}
 	var requests []trace.Request
-	for _, i := range stream(seed, streamRequests).Perm(smallApps) {
+	for _, i := range Stream(seed, StreamRequests).Perm(smallApps) {
 		requests = append(requests, trace.Request{App: int32(i), Count: int32(apps[i].items)})
 	}
-	addRequests(t, requests, indices(smallApps))
+	AddRequests(t, requests, indices(smallApps))
 	return t
 }
 

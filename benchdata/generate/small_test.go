@@ -68,7 +68,7 @@ func TestSmall(t *testing.T) {
 
 // An independent look at the packings that make 15 the optimum.
 func TestSmallIsPlanted(t *testing.T) {
-	rng, packing := stream(1, streamApps), stream(1, streamPacking)
+	rng, packing := Stream(1, StreamApps), Stream(1, streamPacking)
 	tried, packed := 0, 0
 	for range 300 {
 		apps := drawSmall(rng)

@@ -9,7 +9,7 @@ import (
 
 // preferSoftly draws the preferences of the Deployments' pods, the first apps of the
 // instance.
-func preferSoftly(rng *rand.Rand, inst *binpack.Instance, deployments int, p values) {
+func preferSoftly(rng *rand.Rand, inst *binpack.Instance, deployments int, p Values) {
 	if p["soft"] == 0 {
 		return
 	}

@@ -89,7 +89,7 @@ func apart(inst *binpack.Instance, kinds []*binpack.MachineLine, these, those []
 }
 
 func together(a, b *binpack.App, m *binpack.MachineLine) bool {
-	if a.Types != nil && !slices.Contains(a.Types, m.Type) || b.Types != nil && !slices.Contains(b.Types, m.Type) {
+	if !a.MayUse(m.Type) || !b.MayUse(m.Type) {
 		return false
 	}
 	for d, c := range m.Capacity {

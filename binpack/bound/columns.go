@@ -54,9 +54,7 @@ func newGenerator(c *cover, integral bool, enough float64, work int64) *generato
 		g.fillers = append(g.fillers, newFiller(c, k))
 		g.scale = math.Max(g.scale, c.kinds[k].cost)
 	}
-	if g.scale == 0 {
-		g.scale = 1
-	}
+	g.scale = cmp.Or(g.scale, 1)
 	var rhs []float64
 	var basis []column
 	for i := range c.classes {

@@ -79,7 +79,7 @@ func most(limit int64) int64 {
 
 // holds is the number of an app's items that a machine has room for.
 func holds(a *binpack.App, m *binpack.MachineLine) int64 {
-	if a.Types != nil && !slices.Contains(a.Types, m.Type) {
+	if !a.MayUse(m.Type) {
 		return 0
 	}
 	n := int64(math.MaxInt32)

@@ -138,12 +138,7 @@ func newFleetOf(inst *binpack.Instance, dims int, capacity func(line, d int) int
 
 // integral reports whether all costs are integers that sums keep exact.
 func integral(inst *binpack.Instance) bool {
-	for _, m := range inst.Machines {
-		if m.Cost != math.Trunc(m.Cost) || m.Cost > 1<<53 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Cost != math.Trunc(m.Cost) || m.Cost > 1<<53 })
 }
 
 func stepsOf(inst *binpack.Instance, capacity func(line int) int64) []step {

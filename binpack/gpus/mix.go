@@ -70,7 +70,7 @@ func (p *Mix) Grow() {
 		if !ok {
 			t = int32(len(p.types))
 			p.typeAt[key] = t
-			p.types = append(p.types, Typical{Ask: a, Machines: p.mayUse(int32(app))})
+			p.types = append(p.types, Typical{Ask: a, Machines: p.MayUse(int32(app))})
 			if _, ok := p.askAt[a]; !ok {
 				p.askAt[a] = t
 			}
@@ -199,8 +199,8 @@ func (p *Mix) askOf(app int32) (a Ask) {
 	return a
 }
 
-// mayUse marks the machine types that an app may use; nil = all.
-func (p *Mix) mayUse(app int32) []bool {
+// MayUse marks the machine types that an app may use; nil = all.
+func (p *Mix) MayUse(app int32) []bool {
 	allowed := p.Apps[app].Types
 	if allowed == nil {
 		return nil

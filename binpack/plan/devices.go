@@ -39,12 +39,7 @@ func (p *planner) findDevices(items []int64, standing []Machine) {
 // devicesFit reports whether the devices of a machine hold one more item of an app,
 // in addition to its present content.
 func (p *planner) devicesFit(a, m int32) bool {
-	for _, d := range p.shared {
-		if p.inst.Apps[a].Demand[d] > 0 && !p.packDevices(d, m, a, nil) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.shared, func(d int) bool { return p.inst.Apps[a].Demand[d] > 0 && !p.packDevices(d, m, a, nil) })
 }
 
 // packDevices gives devices of one dimension to the new items of a machine, and to

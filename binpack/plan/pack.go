@@ -162,19 +162,9 @@ func (p *planner) findTakes() {
 	for k, kind := range p.kinds {
 		p.takes[k] = make([]bool, len(p.size))
 		for a := range p.inst.Apps {
-			p.takes[k][a] = takes(&p.inst.Apps[a], kind.Type, kind.Capacity)
+			p.takes[k][a] = p.inst.Apps[a].FitsEmpty(kind.Type, kind.Capacity)
 		}
 	}
-}
-
-// takes reports whether an empty machine takes an item.
-func takes(app *binpack.App, typ int32, capacity []int64) bool {
-	for d, need := range app.Demand {
-		if need > capacity[d] {
-			return false
-		}
-	}
-	return app.Types == nil || slices.Contains(app.Types, typ)
 }
 
 // hopeless counts the items that no machine takes.
@@ -182,7 +172,7 @@ func hopeless(inst *binpack.Instance, items []int64) []int64 {
 	out := make([]int64, len(items))
 	for a, n := range items {
 		if !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool {
-			return takes(&inst.Apps[a], m.Type, m.Capacity)
+			return inst.Apps[a].FitsEmpty(m.Type, m.Capacity)
 		}) {
 			out[a] = n
 		}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -87,12 +88,7 @@ type Packing struct {
 
 // Complete reports whether nothing is left out.
 func (p *Packing) Complete() bool {
-	for _, n := range p.LeftOut {
-		if n > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.LeftOut, func(n int64) bool { return n > 0 })
 }
 
 // Pack packs items[a] items of each app a at the least cost it finds: greedy constructions in random order. The best is improved by
@@ -108,12 +104,8 @@ func Pack(ctx context.Context, inst *binpack.Instance, items []int64, opt Option
 	if len(items) != len(inst.Apps) {
 		panic("bound: items must have one entry per app")
 	}
-	if opt.Steps == 0 {
-		opt.Steps = DefaultSteps
-	}
-	if opt.Loosened == nil {
-		opt.Loosened = inst
-	}
+	opt.Steps = cmp.Or(opt.Steps, DefaultSteps)
+	opt.Loosened = cmp.Or(opt.Loosened, inst)
 	s := searches{inst: inst, items: items, opt: opt}
 	s.watch.ctx, s.watch.watch = ctx, opt.Watch
 	s.least = s.bound(ctx, bound.Options{})

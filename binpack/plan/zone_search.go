@@ -33,7 +33,7 @@ func newPlanZones(inst *binpack.Instance) *planZones {
 		usable := make([]bool, len(inst.Apps))
 		for a := range inst.Apps {
 			usable[a] = name != "" && slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool {
-				return m.Zone == name && m.Count != 0 && (inst.Apps[a].Types == nil || slices.Contains(inst.Apps[a].Types, m.Type))
+				return m.Zone == name && m.Count != 0 && inst.Apps[a].MayUse(m.Type)
 			})
 		}
 		z.usable = append(z.usable, usable)

@@ -8,7 +8,6 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/learned/devices"
 	"github.com/sigma-scheduler/sigma/binpack/learned/linear"
 	"github.com/sigma-scheduler/sigma/binpack/learned/planned"
-	"github.com/sigma-scheduler/sigma/binpack/learned/population"
 )
 
 // models are the models that a policy file may name, in the order in which they
@@ -17,12 +16,11 @@ var models = []*learned.Model{
 	&linear.Model,
 	&planned.Model,
 	&devices.Model,
-	&population.Model,
 	&shippedModel,
 }
 
-// laboratory are models that only sigma-lab registers.
-var laboratory = []string{"rollout"}
+// Laboratory are models that only sigma-lab registers.
+var Laboratory = []string{"population", "rollout"}
 
 // Register adds a model. Call it in an init function. It panics when the name is taken.
 func Register(m *learned.Model) {

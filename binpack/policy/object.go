@@ -139,7 +139,7 @@ func (s *Spec) learned() learned.Spec {
 }
 
 func (s *Spec) unknownModel() error {
-	if slices.Contains(laboratory, s.Model) {
+	if slices.Contains(Laboratory, s.Model) {
 		return fmt.Errorf("spec.model %q: a model of the laboratory; use sigma-lab", s.Model)
 	}
 	return fmt.Errorf("spec.model %q: known are %s, %s", s.Model, strings.Join(ModelNames(), ", "), RuleModel)
@@ -290,8 +290,5 @@ func (o *Object) Bytes() []byte {
 
 // Save replaces the file at path by the object; it is never half written.
 func (o *Object) Save(path string) error {
-	return durable.WriteFile(path, func(w io.Writer) error {
-		_, err := w.Write(o.Bytes())
-		return err
-	})
+	return durable.WriteBytes(path, o.Bytes())
 }

@@ -21,6 +21,9 @@ var shippedTable = []struct {
 	with, without shipped.Fact
 	file          string
 	emptyLast     bool // empty machines of a fixed fleet stay empty
+	// digest is that of a file that only the laboratory has. Without it the row suits no state, and
+	// the digest of the table is the same.
+	digest string
 }{
 	{with: shipped.Devices | shipped.Forecast, file: "general-k1-devices.yaml"},
 	{with: shipped.Devices, file: "general-k0-devices.yaml"},
@@ -34,7 +37,7 @@ var shippedTable = []struct {
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	// The plain files were trained on machines that are all alike.
 	{with: shipped.Plain | shipped.Mixed, file: "kubernetes-k0.yaml"},
-	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml"},
+	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml", digest: "sha256:29ce5301932233c592eb1c849ffe94e4b3b3328ac4038050a279df5893ce73a6"},
 	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
 	{with: shipped.Plain, file: "general-k0-plain.yaml"},
 	// The order in which apps arrive again shows the error of a forecast.
@@ -74,9 +77,13 @@ type ShippedFile struct {
 var loadShipped = sync.OnceValue(func() shippedFiles {
 	var all shippedFiles
 	var contents strings.Builder
-	rows := make([]shipped.Row, len(shippedTable))
+	var rows []shipped.Row
 	objects := map[string]*Object{}
-	for i, line := range shippedTable {
+	for _, line := range shippedTable {
+		if _, err := fs.Stat(policies.Files, line.file); err != nil && line.digest != "" {
+			fmt.Fprintln(&contents, line.with, line.without, line.file, line.digest)
+			continue
+		}
 		object, ok := objects[line.file]
 		if !ok {
 			object = mustShip(line.file)
@@ -94,7 +101,7 @@ var loadShipped = sync.OnceValue(func() shippedFiles {
 		if line.emptyLast {
 			row.Choice.Name += emptyLastSuffix
 		}
-		rows[i] = row
+		rows = append(rows, row)
 		fmt.Fprintln(&contents, row.With, row.Without, row.Choice.Name, row.Choice.Digest)
 	}
 	all.policy, all.contents = must(shipped.New(rows)), contents.String()

@@ -34,7 +34,7 @@ func TestShippedTable(t *testing.T) {
 		{"a forecast of nothing", binpack.Open, []float64{-1, -1}, 1, 2, false, 0, false, false, "large-k0.yaml"},
 		{"a forecast of zeros", binpack.Open, []float64{0, 0}, 1, 2, false, 0, false, false, "general-k1.yaml"},
 		{"no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, false, "general-k0-plain.yaml"},
-		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, false, false, "general-k0-plain-1d.yaml"},
+		{"no limits, one dimension", binpack.Open, nil, 0, 1, false, 0, false, false, "general-k0-plain.yaml"},
 		{"an app comes again", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, false, "large-k1.yaml"},
 		{"an app comes again, no forecast", binpack.Open, nil, 1, 2, false, 0, true, false, "large-k0.yaml"},
 		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, false, false, "large-k1.yaml"},

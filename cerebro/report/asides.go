@@ -8,15 +8,9 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// An aside is a small table below that of the results.
-type aside struct {
-	Caption string
-	Table   sheet.Table
-}
-
 // savings are the savings of each policy over the best rule that is free and over the present placement: of one trace with
 // the 95 % interval over orders, of several with that over traces. There are no rows where costs do not compare.
-func savings(list []Comparison) (g grid) {
+func savings(list []Comparison) (t sheet.Table) {
 	_, free, current := contenders(list)
 	var names, against, cost, machines, hours, money []string
 	currency := ""
@@ -34,21 +28,14 @@ func savings(list []Comparison) (g grid) {
 				continue
 			}
 			figure := func(text func(float64) string, of func(Saving) *Interval) string {
-				var values []float64
-				i := (*Interval)(nil)
-				for _, s := range all {
-					if i = of(s); i == nil || s.Currency != currency {
-						return ""
-					}
-					values = append(values, i.Mean)
-				}
-				if len(all) > 1 {
-					i = intervalOf(values)
-				}
-				if i.Low == i.High {
+				switch i := overTraces(all, of); {
+				case i == nil:
+					return ""
+				case i.Low == i.High:
 					return text(i.Mean)
+				default:
+					return fmt.Sprintf("%s (%s to %s)", text(i.Mean), text(i.Low), text(i.High))
 				}
-				return fmt.Sprintf("%s (%s to %s)", text(i.Mean), text(i.Low), text(i.High))
 			}
 			names, against = append(names, r.Policy), append(against, base.Policy)
 			cost = append(cost, figure(func(v float64) string { return sheet.Figure(v, 1, false) }, func(s Saving) *Interval { return s.Percent }))
@@ -57,18 +44,22 @@ func savings(list []Comparison) (g grid) {
 			money = append(money, figure(sheet.Short, func(s Saving) *Interval { return s.Money }))
 		}
 	}
-	g.rows, g.split = len(names), len(names)
-	g.columns = []column{
-		words("policy", "", names), words("saved against", "", against),
-		{head: "cost %", cells: cost},
-		{head: "machines", cells: machines},
-		{head: "machine-hours", cells: dashes(hours)},
-		{head: currency + " a month", cells: dashes(money)},
+	if len(names) == 0 {
+		return t
 	}
-	g.columns = slices.DeleteFunc(g.columns, func(c column) bool {
-		return !c.text && !slices.ContainsFunc(c.cells, func(s string) bool { return s != "" && s != "-" })
-	})
-	return g
+	t.Aside, t.Caption = true, savingsCaption(list)
+	t.AddColumn(words("policy", "", names))
+	t.AddColumn(words("saved against", "", against))
+	for _, c := range []struct {
+		head  string
+		cells []string
+	}{{"cost %", cost}, {"machines", machines}, {"machine-hours", hours}, {currency + " a month", money}} {
+		if strings.Join(c.cells, "") != "" {
+			t.AddColumn(sheet.Column{Head: c.head}, dashes(c.cells))
+		}
+	}
+	shorten(&t)
+	return t
 }
 
 // savingsOf are those of a policy by trace; nil where costs do not compare on one of them.
@@ -87,6 +78,28 @@ func savingsOf(list []Comparison, policy, against string) (all []Saving) {
 	return all
 }
 
+// savingPercent is the saving of one policy over another in percent of the cost; nil where costs do not compare.
+func savingPercent(list []Comparison, policy, against string) *Interval {
+	return overTraces(savingsOf(list, policy, against), func(s Saving) *Interval { return s.Percent })
+}
+
+// overTraces is a figure of one trace with its interval over orders, and of several with that over traces; nil where a trace
+// does not have it, or has it in another currency.
+func overTraces(all []Saving, of func(Saving) *Interval) (i *Interval) {
+	var values []float64
+	for _, s := range all {
+		if i = of(s); i == nil || s.Currency != all[0].Currency {
+			return nil
+		}
+		values = append(values, i.Mean)
+	}
+	if len(values) > 1 {
+		i = intervalOf(values)
+		i.scale(1)
+	}
+	return i
+}
+
 // savingsCaption explains the ends in brackets.
 func savingsCaption(list []Comparison) string {
 	of := ""
@@ -101,9 +114,8 @@ func savingsCaption(list []Comparison) string {
 
 // risks are the items that an app of two or more loses by the failure of one machine, and of one zone, at the end of the order that is
 // drawn.
-func (c *Comparison) risks() (g grid) {
+func (c *Comparison) risks() (t sheet.Table) {
 	var names, on, most, worst, zone []string
-	zoned := c.Trace.Zones
 	for _, o := range c.outcomes() {
 		l := o.result.Layout
 		if l == nil {
@@ -119,17 +131,20 @@ func (c *Comparison) risks() (g grid) {
 		worst = append(worst, fmt.Sprintf("%d of %d of %s", r.worst, r.worstOf, r.worstApp))
 		zone = append(zone, sheet.Figure(100*r.zone/float64(r.apps), 1, false))
 	}
-	g.rows, g.split = len(names), len(names)
-	g.columns = []column{
-		words("policy", "", names),
-		{head: "items of an app on a machine, at most", cells: on},
-		{head: "a machine takes, %", cells: most},
-		words("the worst", "", worst),
+	if len(names) == 0 {
+		return t
 	}
-	if zoned {
-		g.columns = append(g.columns, column{head: "a zone takes, %", cells: zone})
+	t.Aside = true
+	t.Caption = "What a failure takes of an app, in the mean over the apps with two items or more, at the end of " + c.drawnOrder()
+	t.AddColumn(words("policy", "", names))
+	t.AddColumn(sheet.Column{Head: "items of an app on a machine, at most"}, on)
+	t.AddColumn(sheet.Column{Head: "a machine takes, %"}, most)
+	t.AddColumn(words("the worst", "", worst))
+	if c.Trace.Zones {
+		t.AddColumn(sheet.Column{Head: "a zone takes, %"}, zone)
 	}
-	return g
+	shorten(&t)
+	return t
 }
 
 // A risk sums up the losses by failures of the apps with two items or more.
@@ -178,36 +193,18 @@ func (l *Layout) risk() (r risk) {
 }
 
 // asides are the small tables of a page, below the first table.
-func asides(list []Comparison) (out []aside) {
-	if len(list) == 0 {
-		return nil
-	}
-	if g := savings(list); g.rows > 0 {
-		out = append(out, aside{savingsCaption(list), g.asideTable()})
+func asides(list []Comparison) (out []sheet.Table) {
+	if len(list) > 0 {
+		out = append(out, savings(list))
 	}
 	for i := range list {
-		c := &list[i]
-		if g := c.risks(); g.rows > 0 {
-			where := ""
-			if len(list) > 1 {
-				where = " of " + c.Trace.Name
-			}
-			out = append(out, aside{"What a failure takes of an app, in the mean over the apps with two items or more, at the end of " + c.drawnOrder() + where, g.asideTable()})
+		t := list[i].risks()
+		if len(list) > 1 {
+			t.Caption += " of " + list[i].Trace.Name
 		}
+		out = append(out, t)
 	}
-	return out
-}
-
-func (g grid) asideTable() sheet.Table {
-	t := g.html()
-	for i := range t.Rows {
-		for k := range t.Rows[i].Cells {
-			if c := &t.Rows[i].Cells[k]; !c.Words {
-				c.Text = strings.ReplaceAll(c.Text, "-", "−")
-			}
-		}
-	}
-	return t
+	return slices.DeleteFunc(out, func(t sheet.Table) bool { return len(t.Rows) == 0 })
 }
 
 // drawnOrder names the order whose machines are drawn.

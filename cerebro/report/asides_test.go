@@ -26,29 +26,30 @@ func TestSavingsTable(t *testing.T) {
 		PolicyRuns{Policy: "current", Runs: over(20)}, PolicyRuns{Policy: "bestfit", Runs: over(10, 10, 10)},
 		PolicyRuns{Policy: "p.yaml", Digest: "sha256:x", Runs: over(6, 7, 8)})}
 	g := savings(list)
-	require.Equal(t, 3, g.rows)
+	require.Len(t, g.Rows, 3)
 	var heads []string
-	for _, c := range g.columns {
-		heads = append(heads, c.head)
+	for _, c := range g.Columns {
+		heads = append(heads, c.Head)
 	}
 	require.Equal(t, []string{"policy", "saved against", "cost %", "machines", "machine-hours", "EUR a month"}, heads)
-	require.Equal(t, []string{"p.yaml", "p.yaml", "bestfit"}, g.columns[0].cells)
-	require.Equal(t, []string{"bestfit", "current", "current"}, g.columns[1].cells)
-	require.Equal(t, "30.0 (5.2 to 54.8)", g.columns[2].cells[0])
-	require.Equal(t, "50.0", g.columns[2].cells[2])
-	require.Equal(t, "20", g.columns[4].cells[2])   // (20 − 10) × 2 hours
-	require.Equal(t, "7300", g.columns[5].cells[2]) // 10 an hour × 730
+	require.Equal(t, []string{"p.yaml", "bestfit"}, g.Rows[0].Cells[:2])
+	require.Equal(t, []string{"p.yaml", "current"}, g.Rows[1].Cells[:2])
+	require.Equal(t, []string{"bestfit", "current"}, g.Rows[2].Cells[:2])
+	require.Equal(t, "30.0 (5.2 to 54.8)", g.Rows[0].Cells[2])
+	require.Equal(t, "50.0", g.Rows[2].Cells[2])
+	require.Equal(t, "20", g.Rows[2].Cells[4])   // (20 − 10) × 2 hours
+	require.Equal(t, "7300", g.Rows[2].Cells[5]) // 10 an hour × 730
 	require.Contains(t, savingsCaption(list), "over orders")
 
 	var b strings.Builder
 	require.NoError(t, Table(&b, list, Options{}))
 	require.Contains(t, b.String(), "saved against")
 	list[0].Trace.Currency = ""
-	require.Len(t, savings(list).columns, 5)
+	require.Len(t, savings(list).Columns, 5)
 	left := over(6, 7, 8)
 	left[1].Unplaced = 1
-	require.Zero(t, savings([]Comparison{of("a", PolicyRuns{Policy: "bestfit", Runs: over(10, 10, 10)}, PolicyRuns{Policy: "p.yaml", Digest: "x", Runs: left})}).rows)
-	require.Zero(t, savings(nil).rows)
+	require.Empty(t, savings([]Comparison{of("a", PolicyRuns{Policy: "bestfit", Runs: over(10, 10, 10)}, PolicyRuns{Policy: "p.yaml", Digest: "x", Runs: left})}).Rows)
+	require.Empty(t, savings(nil).Rows)
 }
 
 // Three items of a on one machine and one on another in the same zone; b has one of its two in each zone; c, alone, does not count.
@@ -66,10 +67,10 @@ func TestRisk(t *testing.T) {
 	require.Equal(t, risk{apps: 2, together: 3 + 1, share: .75 + .5, zone: 1 + .5, worst: 3, worstOf: 4, worstApp: "a"}, l.risk())
 	c := Comparison{Trace: Trace{Zones: true}, Results: []Result{{Policy: "p", Layout: l, Runs: []Run{{}}}, {Policy: "none", Runs: []Run{{}}}}}
 	g := c.risks()
-	require.Equal(t, 1, g.rows)
-	require.Equal(t, "62.5", g.columns[2].cells[0])
-	require.Equal(t, "3 of 4 of a", g.columns[3].cells[0])
-	require.Equal(t, "75.0", g.columns[4].cells[0])
+	require.Len(t, g.Rows, 1)
+	require.Equal(t, "62.5", g.Rows[0].Cells[2])
+	require.Equal(t, "3 of 4 of a", g.Rows[0].Cells[3])
+	require.Equal(t, "75.0", g.Rows[0].Cells[4])
 	require.Len(t, asides([]Comparison{c}), 1)
 }
 

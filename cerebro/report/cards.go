@@ -10,86 +10,68 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// A card has the three figures of a policy that fit on a narrow screen.
-type card struct {
-	Name, About string
-	Strong      bool
-	Figures     []sheet.Definition
-}
-
-// cards are those of all policies, in the order of the first table.
-func cards(list []Comparison) (out []card) {
-	figure := func(term, text string) sheet.Definition { return sheet.Definition{Term: term, Text: text} }
+// cards are those of all policies.
+func cards(list []Comparison) (out []sheet.Card) {
 	percent := func(v float64) string {
 		if math.IsNaN(v) {
 			return "–"
 		}
-		return strings.Replace(sheet.Figure(100*v, 1, false), "-", "−", 1) + " %"
-	}
-	if len(list) == 1 {
-		c := &list[0]
-		for _, o := range c.outcomes() {
-			k := card{Name: shortName(o.result.Policy), About: o.result.Policy, Strong: learned(o.result)}
-			need := figure("machines", sheet.Short(o.machines.mean))
-			if c.Trace.Mixed {
-				need = figure("cost", sheet.Short(o.cost))
-			}
-			second := figure("above the bound", percent(o.gap))
-			if c.Trace.Retry {
-				second = figure("wait s, mean", sheet.Short(o.waiting))
-			}
-			k.Figures = append(k.Figures, need, second)
-			switch s := o.result.Saving; {
-			case o.unplaced > 0:
-				k.Figures = append(k.Figures, figure("items left out", sheet.Short(o.unplaced)))
-			case s.Percent != nil:
-				k.Figures = append(k.Figures, figure("saved against "+shortName(s.Against), percent(s.Percent.Mean/100)))
-			default:
-				k.Figures = append(k.Figures, figure("", ""))
-			}
-			out = append(out, k)
-		}
-		return out
+		return minusText(100*v) + " %"
 	}
 	subject, free, _ := contenders(list)
-	for _, row := range Aggregate(list) {
-		like := &Result{Policy: row.Policy, Knowledge: row.Knowledge, Exposure: row.Exposure}
-		k := card{Name: shortName(row.Policy), About: row.Policy, Strong: learned(like)}
-		k.Figures = []sheet.Definition{figure("machines, mean", sheet.Short(row.Machines.Mean)), figure("above the bound", percent(row.Gap.Mean)), figure("", "")}
-		if list[0].Trace.Retry {
-			k.Figures[1] = figure("wait s, mean", sheet.Short(row.Waiting.Mean))
+	alone := len(list) == 1
+	for _, row := range aggregate(list) {
+		r := &row.like
+		need := sheet.Definition{Term: "machines", Text: sheet.Short(row.mean(machinesHead))}
+		if !alone {
+			need.Term += ", mean"
+		} else if list[0].Trace.Mixed {
+			need = sheet.Definition{Term: "cost", Text: sheet.Short(row.outcomes[0].cost)}
 		}
-		if i := (*Interval)(nil); free != nil && subject != nil && row.Policy != free.Policy {
-			if i = savingPercent(list, row.Policy, free.Policy); i != nil {
-				k.Figures[2] = figure("saved against "+shortName(free.Policy), percent(i.Mean/100))
+		second := sheet.Definition{Term: "above the bound", Text: percent(row.mean(gapHead))}
+		if list[0].Trace.Retry {
+			second = sheet.Definition{Term: "wait s, mean", Text: sheet.Short(row.mean(waitHead))}
+		}
+		var third sheet.Definition
+		if left := row.mean(unplacedHead); alone && left > 0 {
+			third = sheet.Definition{Term: "items left out", Text: sheet.Short(left)}
+		} else if free != nil && (alone || subject != nil) && r.Policy != free.Policy {
+			if i := savingPercent(list, r.Policy, free.Policy); i != nil {
+				third = sheet.Definition{Term: "saved against " + shortName(free.Policy), Text: percent(i.Mean / 100)}
 			}
 		}
-		out = append(out, k)
+		out = append(out, sheet.Card{Name: shortName(r.Policy), About: r.Policy, Strong: learned(r), Figures: []sheet.Definition{need, second, third}})
 	}
 	return out
 }
 
-// shortNames are the names of a table's rows without folders and endings, where that leaves them apart.
-func shortNames(g grid) []string {
-	if len(g.columns) == 0 {
-		return nil
-	}
-	full := g.columns[0].cells
-	short, count := make([]string, len(full)), map[string]int{}
+// shortNames are names of policies without folders and endings, where that leaves them apart; "" = as they are.
+func shortNames(full []string) []string {
+	short, whose := make([]string, len(full)), map[string]string{}
 	for i, name := range full {
 		short[i] = shortName(name)
-	}
-	for i := range full {
-		if !slices.Contains(full[:i], full[i]) {
-			count[short[i]]++
+		if other, ok := whose[short[i]]; ok && other != name {
+			name = ""
 		}
+		whose[short[i]] = name
 	}
-	for i := range short {
-		if count[short[i]] > 1 {
-			short[i] = full[i]
+	for i, name := range full {
+		if whose[short[i]] != name || short[i] == name {
+			short[i] = ""
 		}
 	}
 	return short
+}
+
+// shorten gives the rows of a table their short names.
+func shorten(t *sheet.Table) {
+	var full []string
+	for _, r := range t.Rows {
+		full = append(full, r.Cells[0])
+	}
+	for i, short := range shortNames(full) {
+		t.Rows[i].Short = short
+	}
 }
 
 // bySaving sorts traces by the saving of the verdict's subject there, the largest first.
@@ -121,8 +103,8 @@ func rivals(list []Comparison) []sheet.Chart {
 	if r := list[0].result(bestFitNames...); r != nil {
 		against = r.Policy
 	}
-	v := sheet.Versus{
-		ID: "rivals", Title: shortName(subject.Policy) + " against " + shortName(against) + ", by trace",
+	v := sheet.Scatter{
+		Equal: true, XLimit: nothing, YLimit: nothing, ID: "rivals", Title: shortName(subject.Policy) + " against " + shortName(against) + ", by trace",
 		XAxis: shortName(against) + ": cost above the bound, %", YAxis: shortName(subject.Policy) + ": cost above the bound, %",
 	}
 	below, all := 0, 0
@@ -135,14 +117,12 @@ func rivals(list []Comparison) []sheet.Chart {
 		if all++; *own.GapToBound < *other.GapToBound {
 			below++
 		}
-		v.Pairs = append(v.Pairs, sheet.Pair{Label: c.Trace.Name, X: 100 * *other.GapToBound, Y: 100 * *own.GapToBound})
+		d := sheet.Dot{X: 100 * *other.GapToBound, Y: 100 * *own.GapToBound, Strong: true}
+		d.About = fmt.Sprintf("%s: %s against %s", c.Trace.Name, sheet.Short(d.Y), sheet.Short(d.X))
+		v.Dots = append(v.Dots, d)
 	}
 	v.About = fmt.Sprintf("%s costs less on %d of %d traces.", shortName(subject.Policy), below, all)
-	svg := v.SVG()
-	if svg == "" {
-		return nil
-	}
-	return []sheet.Chart{{SVG: svg, Caption: v.Title + ". A dot is a trace; on the diagonal both cost the same, below it " + shortName(subject.Policy) + " costs less: " + strings.TrimPrefix(v.About, shortName(subject.Policy)+" ")}}
+	return []sheet.Chart{{Plot: v, Caption: v.Title + ". A dot is a trace; on the diagonal both cost the same, below it " + shortName(subject.Policy) + " costs less: " + strings.TrimPrefix(v.About, shortName(subject.Policy)+" ")}}
 }
 
 // assumptions are the facts that the traces lack, and that hence do not count. Traces of a cluster lack

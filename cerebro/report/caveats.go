@@ -29,9 +29,9 @@ func caveats(ignored, again int) (text string) {
 }
 
 func caveatsOf(comparisons []Comparison) string {
-	ignored, again := 0, 0
+	ignored, again, noPlace := 0, 0, ""
 	for _, c := range comparisons {
-		ignored, again = ignored+c.Trace.Ignored, again+c.Trace.Again
+		ignored, again, noPlace = ignored+c.Trace.Ignored, again+c.Trace.Again, noPlace+c.Trace.NoPlace.String()
 	}
-	return caveats(ignored, again)
+	return noPlace + caveats(ignored, again)
 }

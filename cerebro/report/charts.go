@@ -13,15 +13,7 @@ import (
 func (c *Comparison) charts(id string) []sheet.Chart {
 	const most = 6
 	var lines []line
-	var legend []string
 	order := -1
-	rival := func(lines []line) string {
-		i := slices.IndexFunc(lines, func(l line) bool { return l.learned })
-		if i < 0 {
-			return ""
-		}
-		return lines[i].label
-	}
 	for _, o := range c.outcomes() {
 		run := seriesRun(o.result)
 		bestFit := slices.Contains(bestFitNames, o.result.Policy)
@@ -30,7 +22,6 @@ func (c *Comparison) charts(id string) []sheet.Chart {
 		}
 		order = run.Order
 		lines = append(lines, line{plotName(o.result), run.Series, learned(o.result)})
-		legend = append(legend, plotName(o.result))
 	}
 	if len(lines) == 0 {
 		return nil
@@ -42,41 +33,34 @@ func (c *Comparison) charts(id string) []sheet.Chart {
 	machines := sheet.LineChart{
 		ID: id + "-machines", Title: "Machines that hold an item over time" + where, Axis: "machines",
 		Lines: linesOf(lines, func(s cerebro.Sample) float64 { return float64(s.Machines) }),
-		Limit: float64(c.Bound.Machines), LimitName: "bound",
+		Limit: float64(c.bound().Machines), LimitName: "bound",
 	}
 	switch {
 	case c.Trace.Retry:
 		machines.Limit = nothing
-	case len(c.Bound.Steps) > 1:
-		machines.Limit, machines.Limits = nothing, c.Bound.Steps
+	case len(c.bound().Steps) > 1:
+		machines.Limit, machines.Limits = nothing, c.bound().Steps
 		machines.LimitName = "bound, at the end"
 	case c.Trace.Deletes:
 		machines.LimitName = "bound at the peak"
 	}
 	saving := ""
-	if c.Trace.Deletes && len(lines) > 1 && legend[0] == "current" {
-		i := max(1, slices.Index(legend, rival(lines)))
+	if c.Trace.Deletes && len(lines) > 1 && lines[0].label == "current" {
+		i := max(1, slices.IndexFunc(lines, func(l line) bool { return l.learned }))
 		machines.Lines[i].Band = sheet.Between(machines.Lines[0].Points, machines.Lines[i].Points)
-		saving = fmt.Sprintf(" The area between current and %s is what differs.", legend[i])
+		saving = fmt.Sprintf(" The area between current and %s is what differs.", lines[i].label)
 	}
-	list := []sheet.LineChart{machines}
+	charts := []sheet.Chart{{Plot: machines, Caption: machines.Title + "." + saving}}
 	if len(c.Trace.Dimensions) > 0 && len(lines[0].series[0].Allocation) > 0 {
 		of := "the machines that hold an item"
 		if c.Trace.Fleet == "fixed" {
 			of = "all machines"
 		}
-		list = append(list, sheet.LineChart{
-			ID: id + "-allocation", Title: fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where),
-			Axis: axisName(c.Trace.Dimensions[0]) + " placed, %", Limit: nothing,
+		title := fmt.Sprintf("Share of the %s of %s that is placed, over time%s", c.Trace.Dimensions[0], of, where)
+		charts = append(charts, sheet.Chart{Caption: title + ".", Plot: sheet.LineChart{
+			ID: id + "-allocation", Title: title, Axis: axisName(c.Trace.Dimensions[0]) + " placed, %", Limit: nothing,
 			Lines: linesOf(lines, func(s cerebro.Sample) float64 { return 100 * s.Allocation[0] }),
-		})
-	}
-	var charts []sheet.Chart
-	for _, l := range list {
-		if svg := l.SVG(); svg != "" {
-			charts = append(charts, sheet.Chart{SVG: svg, Caption: l.Title + "." + saving, Legend: legend})
-			saving = ""
-		}
+		}})
 	}
 	return charts
 }

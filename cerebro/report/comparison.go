@@ -28,6 +28,7 @@ type Trace struct {
 	Dimensions []string `json:"dimensions"`
 	Fleet      string   `json:"fleet"`             // "open" or "fixed"
 	Ignored    int      `json:"ignored,omitempty"` // items with constraints that no figure counts
+	NoPlace    *NoPlace `json:"no_place,omitempty"`
 
 	Again    int       `json:"-"` // items that must not move and that policies place again
 	Machines int       `json:"-"` // in the fleet; negative = without limit
@@ -98,6 +99,10 @@ type Result struct {
 	// SavingFromCurrent is the same against the recorded placement; nil where that is not compared.
 	SavingFromCurrent *Saving `json:"saving_from_current,omitempty"`
 
+	// Over is [Use.OverPercent] in the mean of the orders, or of the days where one order was judged; nil where fewer
+	// than two were.
+	Over map[string]*Interval `json:"over_capacity_percent,omitempty"`
+
 	// Care is nil where the apps prefer nothing, or the policy ignores it, and no share of an app
 	// counts.
 	Care *Care `json:"care,omitempty"`
@@ -105,6 +110,8 @@ type Result struct {
 	Uplinks *Uplinks `json:"uplinks,omitempty"`
 
 	Layout *Layout `json:"-"` // after one of the runs, if requested
+
+	noPlace int // items of [NoPlace]
 }
 
 // A Run is a [cerebro.Run] with its dimensions by name.
@@ -130,6 +137,7 @@ type Run struct {
 	LongestWaiting     *float64           `json:"longest_waiting_seconds,omitempty"`
 	Violations         int                `json:"violations"`
 	Seconds            float64            `json:"seconds"`
+	Use                *Use               `json:"use,omitempty"` // nil = not judged by usage
 
 	Fallbacks map[string]int   `json:"-"` // items the policy did not decide, by cause
 	Series    []cerebro.Sample `json:"-"` // machines over time, if requested
@@ -218,7 +226,7 @@ func Violations(comparisons []Comparison) int {
 }
 
 func newResult(c *Comparison, p PolicyRuns) Result {
-	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}, Layout: p.Layout}
+	r := Result{Policy: p.Policy, Digest: p.Digest, Knowledge: p.Knowledge, Exposure: p.Exposure, Runs: []Run{}, Layout: p.Layout, noPlace: c.Trace.NoPlace.count()}
 	for _, run := range p.Runs {
 		r.Runs = append(r.Runs, newRun(&c.Trace, run))
 	}
@@ -238,6 +246,7 @@ func newResult(c *Comparison, p PolicyRuns) Result {
 		gap := round(meanOf(counted, c.cost)/bound - 1)
 		r.GapToBound = &gap
 	}
+	r.setOver()
 	r.Care = c.careOf(p.Ignoring, counted)
 	if p.Uplinks != nil {
 		r.Uplinks = c.uplinksOf(p.Uplinks, counted)
@@ -269,6 +278,7 @@ func newRun(t *Trace, run cerebro.Run) Run {
 		Seconds:            round(run.Seconds),
 		Fallbacks:          run.Fallbacks,
 		Series:             run.Series,
+		Use:                useOf(dimensions, run.Use),
 	}
 	if t.Retry {
 		mean, longest := round(run.MeanWaiting), round(run.LongestWaiting)
@@ -317,9 +327,17 @@ func (c *Comparison) need(run Run) float64 {
 
 func (c *Comparison) boundCost() float64 {
 	if c.Trace.Deletes {
-		return c.Bound.CostSeconds
+		return c.bound().CostSeconds
 	}
-	return c.Bound.Cost
+	return c.bound().Cost
+}
+
+// bound is that of the items that are compared.
+func (c *Comparison) bound() *Bound {
+	if c.Trace.NoPlace != nil {
+		return &c.Trace.NoPlace.Bound
+	}
+	return &c.Bound
 }
 
 func machines(run Run) float64 { return float64(run.Machines) }
@@ -334,6 +352,11 @@ func seconds(v *float64) float64 {
 		return 0
 	}
 	return *v
+}
+
+// leavesOut counts the items without a machine of which others may have a place.
+func (r *Result) leavesOut() float64 {
+	return max(0, meanOf(r.counted(), unplaced)-float64(r.noPlace))
 }
 
 // meanOf is the mean over runs, 0 without any.

@@ -7,8 +7,8 @@ import (
 )
 
 // dataOf is the content of the page of comparisons, for programs.
-func dataOf(verdict string, comparisons []Comparison) sheet.Data {
-	d := sheet.Data{Kind: "sigma compare", Version: sheet.DataVersion, Verdict: verdict, Parts: []sheet.DataPart{}}
+func dataOf(verdict string, comparisons []Comparison) *sheet.Data {
+	d := &sheet.Data{Kind: "sigma compare", Version: sheet.DataVersion, Verdict: verdict, Parts: []sheet.DataPart{}}
 	for i := range comparisons {
 		d.Parts = append(d.Parts, comparisons[i].data())
 	}

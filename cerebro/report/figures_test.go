@@ -8,22 +8,22 @@ import (
 )
 
 func TestAggregate(t *testing.T) {
-	rows := Aggregate(several())
-	if rows[0].Policy != "learned" || rows[0].Knowledge != "K1" || rows[len(rows)-1].Knowledge != "K2" {
+	rows := aggregate(several())
+	if rows[0].like.Policy != "learned" || rows[0].like.Knowledge != "K1" || rows[len(rows)-1].like.Knowledge != "K2" {
 		t.Errorf("order: %+v", rows)
 	}
 	// Means 15.75 and 17 over orders: 16.375 ± sqrt(2·.625²/1/2) = .625; Best-Fit
 	// has 20.25 twice.
 	r := rows[0]
-	near(t, "machines", r.Machines.Mean, 16.375)
-	near(t, "error", r.Machines.Err, 0.625)
-	near(t, "gap", r.Gap.Mean, 16.375/15-1)
-	near(t, "at limit", r.AtLimit.Mean, 0.25) // 2 of 4 orders, none of 4
-	near(t, "vs bestfit", r.VsBestFit.Mean, 16.375/20.25-1)
+	near(t, "machines", r.mean(machinesHead), 16.375)
+	near(t, "error", r.estimates[machinesHead].err, 0.625)
+	near(t, "gap", r.mean(gapHead), 16.375/15-1)
+	near(t, "at limit", r.mean("at limit %"), 0.25) // 2 of 4 orders, none of 4
+	near(t, "vs bestfit", r.mean("vs bestfit %"), 16.375/20.25-1)
 	// A figure without meaning on one of the traces counts on the other alone.
-	mixed := Aggregate([]Comparison{small(), fixed()})
+	mixed := aggregate([]Comparison{small(), fixed()})
 	for _, r := range mixed {
-		if r.Policy == "bestfit" && (r.Traces != 2 || r.Gap.N != 1 || r.Machines.N != 2) {
+		if r.like.Policy == "bestfit" && (len(r.outcomes) != 2 || r.estimates[gapHead].n != 1 || r.estimates[machinesHead].n != 2) {
 			t.Errorf("mixed: %+v", r)
 		}
 	}
@@ -52,7 +52,7 @@ func TestFigures(t *testing.T) {
 		{2, true, []float64{-0.001, 0.5}, []string{"0.00", "+0.50"}},
 		{1, false, []float64{math.Inf(1)}, []string{"+Inf"}},
 	} {
-		if got := figures("", "", c.most, c.sign, c.values).cells; !slices.Equal(got, c.want) {
+		if _, got := figures("", "", c.most, c.sign, c.values); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.values, got, c.want)
 		}
 	}
@@ -104,7 +104,8 @@ func TestSummary(t *testing.T) {
 	}
 	// One trace says nothing of the error.
 	var lone strings.Builder
-	overview([]Comparison{small(), fixed()}).text(&lone)
+	table := overview([]Comparison{small(), fixed()})
+	table.Text(&lone)
 	if s := lone.String(); strings.Contains(s, "± 0 (1)") || strings.Contains(s, "± 0.0 (1)") || strings.Contains(s, "± 0.00 (1)") {
 		t.Errorf("an error from one trace:\n%s", s)
 	}

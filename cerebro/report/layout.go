@@ -44,8 +44,8 @@ func byPosition(a, b Machine) int {
 
 func (l *Layout) capacity(m *Machine) []int64 { return l.Instance.Machines[m.Line].Capacity }
 
-// used is the demand on a machine in a dimension.
-func (l *Layout) used(m *Machine, d int) int64 {
+// requested is the demand on a machine in a dimension.
+func (l *Layout) requested(m *Machine, d int) int64 {
 	sum := int64(0)
 	for _, e := range m.Items {
 		sum += l.Instance.Apps[e.App].Demand[d] * int64(e.Count)
@@ -53,18 +53,9 @@ func (l *Layout) used(m *Machine, d int) int64 {
 	return sum
 }
 
-// share is the used share of a machine's capacity.
+// share is the requested share of a machine's capacity.
 func (l *Layout) share(m *Machine, d int) float64 {
-	return float64(l.used(m, d)) / float64(max(1, l.capacity(m)[d]))
-}
-
-// sums adds up the used amounts and the capacities of all machines.
-func (l *Layout) sums(d int) (used, capacity float64) {
-	for i := range l.Machines {
-		used += float64(l.used(&l.Machines[i], d))
-		capacity += float64(l.capacity(&l.Machines[i])[d])
-	}
-	return used, capacity
+	return float64(l.requested(m, d)) / float64(max(1, l.capacity(m)[d]))
 }
 
 // items counts the items per app over all machines.
@@ -82,17 +73,21 @@ func (l *Layout) empty() bool {
 	return !slices.ContainsFunc(l.Machines, func(m Machine) bool { return len(m.Items) > 0 })
 }
 
-// scarcest is the dimension with the largest used share in the layouts.
-func scarcest(layouts []*Layout) int {
+// dearest is the dimension of which the requested share costs most over all machines: Σ cost · share. A machine
+// without the dimension has a share of 0, so that a full GPU of one node of many is not it.
+func dearest(layouts []*Layout) int {
 	best, most := 0, -1.0
 	for d := range layouts[0].Instance.Dimensions {
-		used, capacity := 0.0, 0.0
+		cost := 0.0
 		for _, l := range layouts {
-			u, c := l.sums(d)
-			used, capacity = used+u, capacity+c
+			for i := range l.Machines {
+				if m := &l.Machines[i]; l.capacity(m)[d] > 0 {
+					cost += float64(l.Instance.Machines[m.Line].Cost * l.share(m, d))
+				}
+			}
 		}
-		if capacity > 0 && used/capacity > most {
-			best, most = d, used/capacity
+		if cost > most {
+			best, most = d, cost
 		}
 	}
 	return best

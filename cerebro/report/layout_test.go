@@ -38,7 +38,7 @@ func layout(in *binpack.Instance, machines int, share float64) *Layout {
 	l := &Layout{Order: 1, Instance: in}
 	for i := range machines {
 		m := Machine{Index: int32(i)}
-		for app := rng.IntN(len(in.Apps)); float64(l.used(&m, 0)) < 96*share-16; app++ {
+		for app := rng.IntN(len(in.Apps)); float64(l.requested(&m, 0)) < 96*share-16; app++ {
 			m.Items = append(m.Items, binpack.Entry{App: int32(app % len(in.Apps)), Count: int32(1 + app%2)})
 		}
 		l.Machines = append(l.Machines, m)
@@ -65,7 +65,7 @@ func TestNewLayout(t *testing.T) {
 		}
 	}
 	l := NewLayout(state, 4)
-	if l.Order != 4 || len(l.Machines) != 5 || l.used(&l.Machines[1], 0) != 32 || len(l.Machines[0].Items) != 0 {
+	if l.Order != 4 || len(l.Machines) != 5 || l.requested(&l.Machines[1], 0) != 32 || len(l.Machines[0].Items) != 0 {
 		t.Errorf("fixed: %+v", l)
 	}
 	if err := state.PlaceAs(0, 1, nil); err != nil {
@@ -125,13 +125,13 @@ func TestAmountsOfSomeDimensions(t *testing.T) {
 func TestPicture(t *testing.T) {
 	c := drawnSmall(16, 20)
 	p := newPicture([]Comparison{c})
-	if p == nil || len(p.Panels) != 2 || p.Wide {
+	if p == nil || len(p.Picture.Panels) != 2 || p.Class != "picture" {
 		t.Fatalf("picture %+v", p)
 	}
-	if p.Panels[0].Name != "bestfit" || p.Panels[1].Name != "learned (K1)" {
-		t.Errorf("panels of %s and %s", p.Panels[0].Name, p.Panels[1].Name)
+	if p.Picture.Panels[0].Name != "bestfit" || p.Picture.Panels[1].Name != "learned (K1)" {
+		t.Errorf("panels of %s and %s", p.Picture.Panels[0].Name, p.Picture.Panels[1].Name)
 	}
-	for i, panel := range p.Panels {
+	for i, panel := range p.Picture.Panels {
 		svg := string(panel.SVG)
 		items := 0
 		for _, n := range c.pictured([]Comparison{c})[i].Layout.items() {
@@ -139,8 +139,8 @@ func TestPicture(t *testing.T) {
 		}
 		_, columns, _ := strings.Cut(svg, `class="free"`)
 		free, apps, _ := strings.Cut(columns, "/>")
-		if strings.Count(free, "z") != panel.Count || len(panel.Rows) != panel.Count {
-			t.Errorf("%s: %d columns, %d rows, want %d", panel.Name, strings.Count(free, "z"), len(panel.Rows), panel.Count)
+		if strings.Count(free, "z") != len(panel.Table.Rows) {
+			t.Errorf("%s: %d columns, %d rows", panel.Name, strings.Count(free, "z"), len(panel.Table.Rows))
 		}
 		if got := strings.Count(apps, "zM") + strings.Count(apps, `z">`); got != items {
 			t.Errorf("%s: %d items drawn, want %d", panel.Name, got, items)
@@ -160,8 +160,8 @@ func TestPicture(t *testing.T) {
 	}
 	nearly := drawnSmall(20)
 	nearly.Results = slices.DeleteFunc(nearly.Results, func(r Result) bool { return r.Policy != "bestfit" })
-	if p := newPicture([]Comparison{nearly}); len(p.Panels) != 1 {
-		t.Errorf("%d panels of one policy", len(p.Panels))
+	if p := newPicture([]Comparison{nearly}); len(p.Picture.Panels) != 1 {
+		t.Errorf("%d panels of one policy", len(p.Picture.Panels))
 	}
 }
 
@@ -173,10 +173,10 @@ func TestPictureOneScale(t *testing.T) {
 	}
 	c.result("bestfit").Layout = layout(fleet(binpack.Open, 30), 410, .85)
 	p := newPicture([]Comparison{c})
-	if p.Panels[0].Count != 205 || p.Panels[1].Count != 195 {
-		t.Errorf("%d and %d columns of 410 and 390 machines", p.Panels[0].Count, p.Panels[1].Count)
+	if len(p.Picture.Panels[0].Table.Rows) != 205 || len(p.Picture.Panels[1].Table.Rows) != 195 {
+		t.Errorf("%d and %d columns of 410 and 390 machines", len(p.Picture.Panels[0].Table.Rows), len(p.Picture.Panels[1].Table.Rows))
 	}
-	for _, panel := range p.Panels {
+	for _, panel := range p.Picture.Panels {
 		if !strings.Contains(string(panel.SVG), ">400</text>") {
 			t.Errorf("%s does not count machines", panel.Name)
 		}
@@ -192,12 +192,44 @@ func TestPictureSize(t *testing.T) {
 			c.Results[i].Layout = layout(in, machines, .95)
 		}
 		p := newPicture([]Comparison{c})
-		if !p.Wide || p.Panels[0].Count > mostColumns || (machines > mostColumns) != strings.Contains(p.About, "One machine in") {
-			t.Errorf("%d machines: %d columns, wide %v: %s", machines, p.Panels[0].Count, p.Wide, p.About)
+		if p.Class != "picture wide" || len(p.Picture.Panels[0].Table.Rows) > mostColumns || (machines > mostColumns) != strings.Contains(p.Caption, "One machine in") {
+			t.Errorf("%d machines: %d columns, class %s: %s", machines, len(p.Picture.Panels[0].Table.Rows), p.Class, p.Caption)
 		}
-		page := render(t, func(w io.Writer) error { return HTML(w, []Comparison{c}, nil, nil) })
+		page := render(t, func(w io.Writer) error { return Page([]Comparison{c}, nil, nil).HTML(w) })
 		if len(page) > 1_500_000 {
 			t.Errorf("%d machines: %d bytes", machines, len(page))
 		}
+	}
+}
+
+// One node of ten has a GPU, which is taken; the picture is of the cores, which are half requested on all.
+func TestPictureOfTheDimensionThatCostsMost(t *testing.T) {
+	in := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}, {Name: "gpu", One: 1}},
+		Machines:   []binpack.MachineLine{{Name: "m", Count: 9, Cost: 1, Capacity: []int64{8, 0}}, {Name: "g", Count: 1, Cost: 3, Capacity: []int64{8, 1}}},
+		Groups:     []binpack.Group{{Name: "web"}, {Name: "ml"}},
+		Apps:       []binpack.App{{Name: "web", Demand: []int64{4, 0}}, {Name: "ml", Group: 1, Demand: []int64{4, 1}}},
+	}
+	l := &Layout{Instance: in}
+	for i := range int32(9) {
+		l.Machines = append(l.Machines, Machine{Index: i, Items: []binpack.Entry{{App: 0, Count: 1}}})
+	}
+	l.Machines = append(l.Machines, Machine{Line: 1, Items: []binpack.Entry{{App: 1, Count: 1}}})
+	c := small()
+	c.Results = slices.DeleteFunc(c.Results, func(r Result) bool { return r.Policy != "bestfit" })
+	c.Results[0].Layout = l
+	p := newPicture([]Comparison{c})
+	if want := "10 machines, 50.0 % of their cpu requested"; p.Picture.Panels[0].Note != want {
+		t.Errorf("%q, want %q", p.Picture.Panels[0].Note, want)
+	}
+	in.Machines[1].Cost = 20 // the GPU's node costs more than the halves of the cores of all
+	c.Results[0].Layout.Machines = l.Machines
+	p = newPicture([]Comparison{c})
+	if want := "10 machines, 100.0 % of their gpu requested"; p.Picture.Panels[0].Note != want {
+		t.Errorf("%q, want %q", p.Picture.Panels[0].Note, want)
+	}
+	page := render(t, func(w io.Writer) error { return Page([]Comparison{c}, nil, nil).HTML(w) })
+	if !strings.Contains(page, "The column of bestfit as a table") || strings.Contains(page, "% of their gpu used") {
+		t.Error("one column is plural, or requests are called used")
 	}
 }

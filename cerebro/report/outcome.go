@@ -31,6 +31,7 @@ type outcome struct {
 	seconds         float64
 	violations      int
 	fallbacks       int
+	over, worst     map[string]float64 // by judged dimension; nil without usage
 }
 
 type stats struct{ mean, min, max float64 }
@@ -98,11 +99,13 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		longestWaiting: nothing,
 		seconds:        meanOf(runs, func(run Run) float64 { return run.Seconds }),
 	}
-	if b := c.Bound.MachineSeconds; b > 0 && o.unplaced == 0 { // the bound counts all items
+	if b := c.bound().MachineSeconds; b > 0 && r.leavesOut() == 0 { // the bound counts all these items
 		o.machineSeconds = meanOf(runs, func(run Run) float64 { return run.MachineSeconds }) / b
 	}
 	if r.GapToBound != nil {
 		o.gap = *r.GapToBound
+	} else if b := c.boundCost(); r.noPlace > 0 && b > 0 && r.leavesOut() == 0 {
+		o.gap = round(meanOf(runs, c.cost)/b - 1)
 	}
 	if c.Trace.Moving {
 		o.moves = meanOf(runs, moved)
@@ -131,7 +134,7 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 		if c.Trace.Retry {
 			return nothing
 		}
-		if run.Unplaced == 0 && c.need(run) <= limit*(1+1e-9) {
+		if run.Unplaced <= r.noPlace && c.need(run) <= limit*(1+1e-9) {
 			return 1
 		}
 		return 0
@@ -144,6 +147,7 @@ func (c *Comparison) outcome(r, best, worst *Result) outcome {
 			o.fallbacks += n
 		}
 	}
+	o.setUse()
 	return o
 }
 
@@ -171,30 +175,31 @@ func (c *Comparison) versus(a, b *Result) float64 {
 
 // absent reports whether an item was left out or waited.
 func absent(r *Result) bool {
-	return meanOf(r.counted(), unplaced) > 0 || meanOf(r.counted(), waiting) > 0
+	return r.leavesOut() > 0 || meanOf(r.counted(), waiting) > 0
 }
 
 // limit is the proven optimum, else the bound; 0 = no limit. It is in machines where all cost alike.
 func (c *Comparison) limit() (value float64, optimal bool) {
 	value = c.boundCost()
-	if c.Bound.Optimal != nil && !c.Trace.Deletes {
-		value, optimal = *c.Bound.Optimal, true
+	b := c.bound()
+	if b.Optimal != nil && !c.Trace.Deletes {
+		value, optimal = *b.Optimal, true
 	}
-	if !c.Trace.Mixed && !c.Trace.Deletes && c.Bound.Cost > 0 {
-		value *= float64(c.Bound.Machines) / c.Bound.Cost
+	if !c.Trace.Mixed && !c.Trace.Deletes && b.Cost > 0 {
+		value *= float64(b.Machines) / b.Cost
 	}
 	return value, optimal
 }
 
 // leavesOut reports whether some policy did not place everything.
 func (c *Comparison) leavesOut() bool {
-	return slices.ContainsFunc(c.Results, func(r Result) bool { return meanOf(r.counted(), unplaced) > 0 })
+	return slices.ContainsFunc(c.Results, func(r Result) bool { return r.leavesOut() > 0 })
 }
 
 // policiesLeaveOut is leavesOut without the present placement: a policy may place items
 // that wait in the cluster.
 func (c *Comparison) policiesLeaveOut() bool {
-	return slices.ContainsFunc(c.Results, func(r Result) bool { return r.Policy != "current" && meanOf(r.counted(), unplaced) > 0 })
+	return slices.ContainsFunc(c.Results, func(r Result) bool { return r.Policy != "current" && r.leavesOut() > 0 })
 }
 
 // learned reports whether a result is of a trained policy rather than of a rule.

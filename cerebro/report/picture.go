@@ -8,34 +8,18 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
-
-// A picture shows the placements of two policies in one order of arrival: a column for
-// each machine, its items stacked and coloured by app.
-type picture struct {
-	Name, About string
-	Wide        bool // too many machines for two panels side by side
-	Panels      []panel
-	Key         []swatch // of the largest apps
-	Rest        bool     // there are others
-}
-
-type panel struct {
-	ID, Name, Note string
-	SVG            template.HTML
-	Count          int // columns
-	Heads          []string
-	Rows           [][]string // one a column, in the same order
-}
 
 const (
 	mostColumns    = 400 // larger fleets are drawn in part
 	mostSideBySide = 60
 )
 
-// newPicture draws the trace that has layouts. It is nil without one or without items.
-func newPicture(comparisons []Comparison) *picture {
+// newPicture shows the placements of two policies in one order of arrival: a column for each machine, its items stacked
+// and coloured by app. It is of the trace that has layouts, and nil without one or without items.
+func newPicture(comparisons []Comparison) *sheet.Section {
 	at := slices.IndexFunc(comparisons, func(c Comparison) bool {
 		return slices.ContainsFunc(c.Results, func(r Result) bool { return r.Layout != nil })
 	})
@@ -51,20 +35,20 @@ func newPicture(comparisons []Comparison) *picture {
 	for _, r := range results {
 		layouts = append(layouts, r.Layout)
 	}
-	d := scarcest(layouts)
+	d := dearest(layouts)
 	rank := ranks(layouts, d)
 	dimension := layouts[0].Instance.Dimensions[d].Name
-	p := &picture{Name: "What stands on the machines"}
+	p := &sheet.Section{Class: "picture", Name: "What stands on the machines", Picture: &sheet.Picture{}}
 	if order := layouts[0].Order; order == 0 {
-		p.About = "At the end of the order of the file"
+		p.Caption = "At the end of the order of the file"
 	} else {
-		p.About = fmt.Sprintf("At the end of shuffled order %d", order)
+		p.Caption = fmt.Sprintf("At the end of shuffled order %d", order)
 	}
 	if len(comparisons) > 1 {
-		p.About += " of " + c.Trace.Name
+		p.Caption += " of " + c.Trace.Name
 	}
 	if both := len(results) == 2 && results[1].Digest != ""; both && (c.Trace.Orders > 1 || len(comparisons) > 1) {
-		p.About += ", in which the two differ most nearly as in the mean"
+		p.Caption += ", in which the two differ most nearly as in the mean"
 	}
 	g := drawing{layouts: layouts, dimension: d, rank: rank}
 	most := 1
@@ -81,25 +65,28 @@ func newPicture(comparisons []Comparison) *picture {
 	}
 	limit, name := c.columnLimit()
 	g.columns, g.limit, g.limitName = (max(most, limit)+g.every-1)/g.every, limit, name
-	p.Wide = g.columns > mostSideBySide
-	p.About += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are shares of the machine’s %s.", dimension)
+	wide := g.columns > mostSideBySide // too many machines for two panels side by side
+	if wide {
+		p.Class += " wide"
+	}
+	p.Caption += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are requested shares of the machine’s %s.", dimension)
 	if c.Trace.Mixed {
-		p.About += " Machines differ in size and cost: fewer of them may cost more."
+		p.Caption += " Machines differ in size and cost: fewer of them may cost more."
 	}
 	if g.every > 1 {
-		p.About += fmt.Sprintf(" One machine in %d is drawn.", g.every)
+		p.Caption += fmt.Sprintf(" One machine in %d is drawn.", g.every)
 	}
 	if c.Trace.Deletes {
-		p.About += " Items leave: this is the last moment, and costs are over time."
+		p.Caption += " Items leave: this is the last moment, and costs are over time."
 	}
-	if p.Wide {
-		p.About += " Items of one app on a machine are drawn as one, and only the largest apps have a strong colour."
+	if wide {
+		p.Caption += " Items of one app on a machine are drawn as one, and only the largest apps have a strong colour."
 	}
 	for i, r := range results {
-		p.Panels = append(p.Panels, g.panel(i, r, fmt.Sprintf("machines-%d", i+1), p.Wide))
+		p.Picture.Panels = append(p.Picture.Panels, g.panel(i, r, fmt.Sprintf("machines-%d", i+1), wide))
 	}
-	p.Key = g.swatches()
-	p.Rest = len(p.Key) < len(rank)
+	p.Picture.Key = g.key()
+	p.Picture.Rest = len(p.Picture.Key) < len(rank)
 	return p
 }
 
@@ -155,7 +142,7 @@ func (c *Comparison) columnLimit() (limit int, name string) {
 	case optimal:
 		return int(math.Ceil(value)), "optimum"
 	}
-	return c.Bound.Machines, "bound"
+	return c.bound().Machines, "bound"
 }
 
 // A drawing holds the values that the panels of a picture share.
@@ -170,31 +157,32 @@ type drawing struct {
 	limitName string
 }
 
-func (g *drawing) panel(i int, r *Result, id string, wide bool) panel {
+func (g *drawing) panel(i int, r *Result, id string, wide bool) sheet.Panel {
 	l, machines := g.layouts[i], g.machines[i]
 	dim := l.Instance.Dimensions[g.dimension]
-	used, capacity, holding := 0., 0., 0
+	requested, capacity, holding := 0., 0., 0
 	for i := range l.Machines {
 		if m := &l.Machines[i]; len(m.Items) > 0 {
-			used, capacity, holding = used+float64(l.used(m, g.dimension)), capacity+float64(l.capacity(m)[g.dimension]), holding+1
+			requested, capacity, holding = requested+float64(l.requested(m, g.dimension)), capacity+float64(l.capacity(m)[g.dimension]), holding+1
 		}
 	}
-	p := panel{ID: id, Name: plotName(r), Count: len(machines)}
-	p.Note = fmt.Sprintf("%d machines, %s %% of their %s used", holding, sheet.Figure(100*used/math.Max(1, capacity), 1, false), dim.Name)
+	p := sheet.Panel{ID: id, Name: plotName(r)}
+	p.Note = fmt.Sprintf("%s, %s %% of their %s requested", plural.Of(holding, "machine"), sheet.Figure(100*requested/math.Max(1, capacity), 1, false), dim.Name)
 	for _, run := range r.Runs {
 		if run.Order == l.Order && run.Unplaced > 0 {
-			p.Note += fmt.Sprintf("; %d items found no place", run.Unplaced)
+			p.Note += fmt.Sprintf("; %s found no place", plural.Of(run.Unplaced, "item"))
 		}
 	}
 	p.SVG = g.svg(i, p, wide)
 	shown := g.shown()
-	p.Heads = append(p.Heads, "machine", "items")
+	p.Table.Caption = "Machines under " + p.Name
+	p.Table.Columns = []sheet.Column{{Head: "machine", Words: true}, {Head: "items"}}
 	for _, d := range shown {
-		p.Heads = append(p.Heads, l.Instance.Dimensions[d].Name+" free")
+		p.Table.Columns = append(p.Table.Columns, sheet.Column{Head: l.Instance.Dimensions[d].Name + " free"})
 	}
-	p.Heads = append(p.Heads, "holds")
+	p.Table.Columns = append(p.Table.Columns, sheet.Column{Head: "holds", Words: true})
 	for _, m := range machines {
-		p.Rows = append(p.Rows, g.row(l, &m, shown))
+		p.Table.Add(g.row(l, &m, shown)...)
 	}
 	return p
 }
@@ -221,13 +209,13 @@ func (g *drawing) row(l *Layout, m *Machine, shown []int) []string {
 	for _, d := range shown {
 		dim, capacity := l.Instance.Dimensions[d], l.capacity(m)[d]
 		row = append(row, fmt.Sprintf("%s of %s",
-			trace.FormatAmount(capacity-l.used(m, d), dim), trace.FormatAmount(capacity, dim)))
+			trace.FormatAmount(capacity-l.requested(m, d), dim), trace.FormatAmount(capacity, dim)))
 	}
 	return append(row, l.contents(m))
 }
 
 // svg draws one path for each app, which keeps a page of thousands of items small.
-func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
+func (g *drawing) svg(which int, p sheet.Panel, wide bool) template.HTML {
 	const top, foot, left = 30, 50, 78
 	width, height := sheet.Width, 380
 	if wide {
@@ -242,7 +230,7 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 	var b strings.Builder
 	about := p.Note + "."
 	if len(machines) > 0 {
-		about += fmt.Sprintf(" The fullest is used to %s %%, the emptiest to %s %%.",
+		about += fmt.Sprintf(" Of the fullest %s %% are requested, of the emptiest %s %%.",
 			sheet.Figure(100*l.share(&machines[0], g.dimension), 0, false),
 			sheet.Figure(100*l.share(&machines[len(machines)-1], g.dimension), 0, false))
 	}
@@ -269,7 +257,7 @@ func (g *drawing) svg(which int, p panel, wide bool) template.HTML {
 		}
 		app := &l.Instance.Apps[a]
 		fmt.Fprintf(&b, `<path class="app" data-app="%d" fill="%s" d="%s"><title>%s</title></path>`,
-			a, colour(g.rank[a]), &apps[a], sheet.Escape(fmt.Sprintf("%s: %d items of %s each", app.Name, counts[a], l.amounts(app.Demand, g.shown()))))
+			a, colour(g.rank[a]), &apps[a], sheet.Escape(fmt.Sprintf("%s: %s of %s each", app.Name, plural.Of(counts[a], "item"), l.amounts(app.Demand, g.shown()))))
 	}
 	if g.limit > 0 {
 		x := left + float64(g.limit)*pitch/float64(g.every)
@@ -332,24 +320,15 @@ func colour(rank int) string {
 	return fmt.Sprintf("hsl(%d,%s)", rank*222%360, shades[rank%len(shades)])
 }
 
-// A swatch explains a colour.
-type swatch struct {
-	SVG  template.HTML
-	Text string
-}
-
-// swatches lists the colours of the largest apps.
-func (g *drawing) swatches() []swatch {
+// key lists the colours of the largest apps.
+func (g *drawing) key() []sheet.Definition {
 	const most = 8
 	l := g.layouts[0]
-	list := make([]swatch, min(most, len(g.rank)))
+	list := make([]sheet.Definition, min(most, len(g.rank)))
 	for a, n := range l.items() {
 		if rank := g.rank[a]; rank < len(list) {
 			app := &l.Instance.Apps[a]
-			list[rank] = swatch{
-				template.HTML(fmt.Sprintf(`<svg viewBox="0 0 10 10"><path fill="%s" d="M0 0h10v10h-10z"/></svg>`, colour(rank))), //nolint:gosec // numbers alone
-				fmt.Sprintf("%s: %s each, %d of them", app.Name, l.amounts(app.Demand, g.shown()), n),
-			}
+			list[rank] = sheet.Definition{Term: colour(rank), Text: fmt.Sprintf("%s: %s each, %d of them", app.Name, l.amounts(app.Demand, g.shown()), n)}
 		}
 	}
 	return list

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected output in testdata")
@@ -165,7 +166,7 @@ func TestGolden(t *testing.T) {
 			golden(t, name+".table", func(w io.Writer) error { return Table(w, comparisons, Options{}) })
 			golden(t, name+".md", func(w io.Writer) error { return Markdown(w, comparisons, Options{Detail: true}) })
 			if name != "several" {
-				golden(t, name+".json", func(w io.Writer) error { return JSON(w, comparisons) })
+				golden(t, name+".json", func(w io.Writer) error { return sheet.JSON(w, append([]Comparison{}, comparisons...)) })
 			}
 		})
 	}
@@ -225,13 +226,13 @@ func TestJSONKeys(t *testing.T) {
 			}
 		}
 	}
-	got := keysOf(t, render(t, func(w io.Writer) error { return JSON(w, []Comparison{one}) }))
+	got := keysOf(t, render(t, func(w io.Writer) error { return sheet.JSON(w, []Comparison{one}) }))
 	if !slices.Equal(got, want) {
 		t.Errorf("keys\n%v, want\n%v", got, want)
 	}
 	// An empty run has all keys but optimal.
 	bare := Build(Trace{Dimensions: []string{"cpu"}}, Bound{}, []PolicyRuns{{Runs: []cerebro.Run{{}}}})
-	got = keysOf(t, render(t, func(w io.Writer) error { return JSON(w, []Comparison{bare}) }))
+	got = keysOf(t, render(t, func(w io.Writer) error { return sheet.JSON(w, []Comparison{bare}) }))
 	want = slices.DeleteFunc(want, func(s string) bool {
 		return s == ".bound.optimal" || strings.HasPrefix(s, ".results.saving.percent.") || strings.HasPrefix(s, ".results.saving.machines.")
 	})
@@ -323,11 +324,11 @@ func TestWaiting(t *testing.T) {
 		{[]Comparison{waiters(0, 0)}, "bestfit lets an item wait 0 s, learned 0 s: no difference."},
 		{[]Comparison{waiters(0, 1)}, "bestfit lets an item wait 0 s, learned 1.5 s: more."},
 		{[]Comparison{waiters(2, 1), waiters(2, 2)}, "bestfit lets an item wait 3 s, learned 2.2 s: 25 % less (means over 2 traces)."},
-		{[]Comparison{left}, "bestfit leaves out 10 % of the cpu, learned 0 %: 100 % less."},
+		{[]Comparison{left}, "bestfit leaves out 10 % of the cpu, learned 0 %: 0.5 items fewer."},
 		{[]Comparison{present}, "the present placement lets an item wait 3 s, bestfit 4 s, firstfit 1.5 s: firstfit lets an item wait 62 % less than bestfit."},
 	} {
 		require.Contains(t, Summary(tt.comparisons), tt.want)
-		page := render(t, func(w io.Writer) error { return HTML(w, tt.comparisons, nil, nil) })
+		page := render(t, func(w io.Writer) error { return Page(tt.comparisons, nil, nil).HTML(w) })
 		require.NotContains(t, page, "bound 0")
 		require.NotContains(t, page, "above the bound")
 		require.Contains(t, page, "wait s")
@@ -335,7 +336,7 @@ func TestWaiting(t *testing.T) {
 	for _, r := range waiters(2, 1).Results {
 		require.Nil(t, r.GapToBound)
 	}
-	require.Contains(t, render(t, func(w io.Writer) error { return JSON(w, []Comparison{waiters(2, 1)}) }),
+	require.Contains(t, render(t, func(w io.Writer) error { return sheet.JSON(w, []Comparison{waiters(2, 1)}) }),
 		`"bound": {
       "machines": null,
       "cost": null,
@@ -369,7 +370,7 @@ func TestNoBoundToCompareWith(t *testing.T) {
 func TestJSONReadsBack(t *testing.T) {
 	want := []Comparison{fixed()}
 	var got []Comparison
-	if err := json.Unmarshal([]byte(render(t, func(w io.Writer) error { return JSON(w, want) })), &got); err != nil {
+	if err := json.Unmarshal([]byte(render(t, func(w io.Writer) error { return sheet.JSON(w, want) })), &got); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got[0].Results[0].Runs[1].Rejected, want[0].Results[0].Runs[1].Rejected) || !reflect.DeepEqual(got[0].Bound, want[0].Bound) {
@@ -380,7 +381,7 @@ func TestJSONReadsBack(t *testing.T) {
 func TestJSONRefusesNaN(t *testing.T) {
 	c := small()
 	c.Results[0].Runs[0].Fragment = math.NaN()
-	if err := JSON(io.Discard, []Comparison{c}); err == nil {
+	if err := sheet.JSON(io.Discard, []Comparison{c}); err == nil {
 		t.Error("a NaN was written")
 	}
 }

@@ -3,12 +3,8 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
@@ -123,12 +119,11 @@ func differences(own, other []Run, value func(Run) float64) []float64 {
 
 // intervalOf is the mean of some values with its 95 % interval; with one value both ends are the mean.
 func intervalOf(values []float64) *Interval {
-	mean, half := stat.Mean(values, nil), 0.
-	if n := float64(len(values)); n > 1 {
-		half = distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdDev(values, nil) / math.Sqrt(n)
-	}
-	return &Interval{mean, mean - half, mean + half}
+	e := sheet.EstimateOf(values)
+	return &Interval{e.Mean, e.Mean - e.Half, e.Mean + e.Half}
 }
+
+func (i *Interval) half() float64 { return (i.High - i.Low) / 2 }
 
 // money reports the monthly saving of a learned policy, the subject of a claim, against the best free rule and against the
 // recorded placement, a sentence each with a space before; "" where the traces have no prices in one currency, or are not

@@ -28,6 +28,7 @@ type claimed struct {
 	result  *Result
 	name    string
 	value   float64
+	left    float64 // items left out, mean over orders
 	learned bool
 }
 
@@ -57,7 +58,7 @@ func (c *Comparison) Summary() string {
 func (c *Comparison) claim() claim {
 	list := c.outcomes()
 	value := func(o outcome) float64 { return meanOf(o.result.counted(), c.need) }
-	k := claim{unit: "machines", suffix: caveats(c.Trace.Ignored, c.Trace.Again)}
+	k := claim{unit: "machines", suffix: caveatsOf([]Comparison{*c})}
 	k.limit, k.optimal = c.limit()
 	switch {
 	case c.policiesLeaveOut() && len(c.Trace.Dimensions) > 0:
@@ -76,12 +77,14 @@ func (c *Comparison) claim() claim {
 	case c.Trace.Mixed:
 		k.unit = "cost"
 	}
-	k.choose(len(list), func(i int) (*Result, float64) { return list[i].result, value(list[i]) })
+	k.choose(len(list), func(i int) (*Result, float64, float64) {
+		return list[i].result, value(list[i]), list[i].result.leavesOut()
+	})
 	return k
 }
 
 func claimOfMany(comparisons []Comparison) claim {
-	rows := Aggregate(comparisons)
+	rows := aggregate(comparisons)
 	k := claim{unit: "machines", optimal: true, suffix: fmt.Sprintf(" (means over %d traces)", len(comparisons))}
 	leavesOut, deletes, differ := false, false, false
 	caveats := caveatsOf(comparisons)
@@ -94,31 +97,30 @@ func claimOfMany(comparisons []Comparison) claim {
 		k.limit += limit / float64(len(comparisons))
 		k.optimal = k.optimal && optimal
 	}
-	value := func(r Aggregated) float64 { return r.Machines.Mean }
+	head, add := machinesHead, 0.
 	switch {
 	case leavesOut:
 		k.rejects = "demand"
 		if d := comparisons[0].Trace.Dimensions; len(d) > 0 {
 			k.rejects = d[0]
 		}
-		value = func(r Aggregated) float64 { return r.Rejected.Mean }
+		head = rejectedHead
 	case comparisons[0].Trace.Retry:
-		k.waits, value = true, func(r Aggregated) float64 { return r.Waiting.Mean }
+		k.waits, head = true, waitHead
 	case deletes, differ:
 		// Sums over traces of different length or price have no meaning.
 		k.ratio, k.unit = true, "cost"
-		value = func(r Aggregated) float64 { return r.Gap.Mean + 1 }
+		head, add = gapHead, 1
 	}
 	// Means over different traces do not compare.
-	rows = slices.DeleteFunc(rows, func(r Aggregated) bool { return r.Traces < len(comparisons) })
+	rows = slices.DeleteFunc(rows, func(r aggregated) bool { return len(r.outcomes) < len(comparisons) })
 	if len(rows) == 0 {
 		k.suffix = fmt.Sprintf(" on all %d traces", len(comparisons)) + caveats
 		return k
 	}
 	k.suffix += caveats
-	k.choose(len(rows), func(i int) (*Result, float64) {
-		r := rows[i]
-		return &Result{Policy: r.Policy, Knowledge: r.Knowledge, Exposure: r.Exposure}, value(r)
+	k.choose(len(rows), func(i int) (*Result, float64, float64) {
+		return &rows[i].like, rows[i].mean(head) + add, rows[i].mean(unplacedHead)
 	})
 	return k
 }
@@ -126,20 +128,20 @@ func claimOfMany(comparisons []Comparison) claim {
 // choose picks the present placement, Best-Fit and the subject of the sentence from
 // results, best first: the subject is the first learned policy, else the best one. The
 // sentence also names a better one. A nearly offline result is never the subject.
-func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
+func (k *claim) choose(n int, at func(i int) (r *Result, value, left float64)) {
 	for i := range n {
-		r, v := at(i)
+		r, v, left := at(i)
 		switch {
 		case offline(r) == 1:
 		case r.Policy == "current" && k.current == nil:
-			k.current = &claimed{result: r, name: presentName(r), value: v}
+			k.current = &claimed{result: r, name: presentName(r), value: v, left: left}
 		case (r.Policy == bestFitNames[0] || r.Policy == bestFitNames[1]) && k.baseline == nil:
-			k.baseline = &claimed{result: r, name: r.Policy, value: v}
+			k.baseline = &claimed{result: r, name: r.Policy, value: v, left: left}
 		case k.subject == nil || learned(r) && !k.subject.learned:
 			if k.subject != nil && k.best == nil {
 				k.best = k.subject
 			}
-			k.subject = &claimed{r, nameOf(r), v, learned(r)}
+			k.subject = &claimed{r, nameOf(r), v, left, learned(r)}
 		}
 	}
 	if k.best != nil && !(k.best.value < k.subject.value) {
@@ -158,7 +160,7 @@ func (k *claim) choose(n int, at func(i int) (*Result, float64)) {
 
 // presentName names the present placement, with the share of the demand that waits.
 func presentName(r *Result) string {
-	switch waits := meanOf(r.counted(), unplaced); {
+	switch waits := r.leavesOut(); {
 	case !(waits > 0):
 		return "the present placement"
 	case waits == 1:
@@ -277,6 +279,18 @@ func (k *claim) difference(against *claimed) string {
 		less = "fewer"
 	}
 	change := 100 * (k.subject.value/against.value - 1)
+	const few = 10 // items of which a percentage misleads
+	if items := k.subject.left - against.left; k.rejects != "" && items != 0 && math.Max(k.subject.left, against.left) < few && (items > 0) == (change > 0) {
+		noun := "items"
+		if math.Abs(items) == 1 {
+			noun = "item"
+		}
+		word := "fewer"
+		if items > 0 {
+			word = more
+		}
+		return sheet.Short(math.Abs(items)) + " " + noun + " " + word
+	}
 	if against.value == 0 && k.subject.value > 0 {
 		return more // than nothing
 	}

@@ -1,9 +1,9 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,8 +25,7 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 	b.WriteString(Summary(comparisons) + "\n")
 	if len(comparisons) > 1 {
 		fmt.Fprintf(&b, "\n%d traces  %s\n", len(comparisons), ordersOf(comparisons))
-		overview(comparisons).text(&b)
-		writeSavings(&b, comparisons, grid.text)
+		writeTables(&b, overview(comparisons), comparisons, (*sheet.Table).Text)
 		writeLines(&b, "", notes(comparisons))
 	}
 	if len(comparisons) == 1 || options.Detail {
@@ -37,10 +36,7 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 				b.WriteString(c.Summary() + "\n")
 			}
 			writeLines(&b, "", c.head())
-			c.grid().text(&b)
-			if len(comparisons) == 1 {
-				writeSavings(&b, comparisons, grid.text)
-			}
+			writeTables(&b, c.table(), alone(comparisons), (*sheet.Table).Text)
 			writeLines(&b, "", notes(comparisons[i:i+1]))
 		}
 	}
@@ -53,8 +49,7 @@ func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 	b.WriteString(Summary(comparisons) + "\n")
 	if len(comparisons) > 1 {
 		fmt.Fprintf(&b, "\n%d traces, %s.\n\n", len(comparisons), ordersOf(comparisons))
-		overview(comparisons).markdown(&b)
-		writeSavings(&b, comparisons, grid.markdown)
+		writeTables(&b, overview(comparisons), comparisons, markdown)
 		writeItems(&b, notes(comparisons))
 	}
 	if len(comparisons) == 1 || options.Detail {
@@ -65,22 +60,35 @@ func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 				b.WriteString(c.Summary() + "\n\n")
 			}
 			b.WriteString(strings.Join(c.head(), "  \n") + "\n\n")
-			c.grid().markdown(&b)
-			if len(comparisons) == 1 {
-				writeSavings(&b, comparisons, grid.markdown)
-			}
+			writeTables(&b, c.table(), alone(comparisons), markdown)
 			writeItems(&b, notes(comparisons[i:i+1]))
 		}
 	}
 	return write(w, b.String())
 }
 
-// writeSavings writes a second table where there is money to save.
-func writeSavings(b *strings.Builder, list []Comparison, as func(grid, *strings.Builder)) {
-	if g := savings(list); g.rows > 0 && list[0].Trace.Currency != "" {
-		b.WriteString("\n" + savingsCaption(list) + "\n\n")
-		as(g, b)
+// writeTables writes a table and, where there is money to save, that of the savings.
+func writeTables(b *strings.Builder, t sheet.Table, list []Comparison, as func(*sheet.Table, *strings.Builder)) {
+	as(&t, b)
+	if s := savings(list); len(s.Rows) > 0 && list[0].Trace.Currency != "" {
+		b.WriteString("\n" + s.Caption + "\n\n")
+		as(&s, b)
 	}
+}
+
+func markdown(t *sheet.Table, b *strings.Builder) {
+	t.Markdown(b)
+	if slices.ContainsFunc(t.Rows, func(r sheet.Row) bool { return r.Break != "" }) {
+		b.WriteString("\nThe last rows are nearly offline: K2 knows the true totals.\n")
+	}
+}
+
+// alone are the comparisons if there is one.
+func alone(comparisons []Comparison) []Comparison {
+	if len(comparisons) == 1 {
+		return comparisons
+	}
+	return nil
 }
 
 func write(w io.Writer, s string) error {
@@ -107,8 +115,8 @@ func writeItems(b *strings.Builder, lines []string) {
 // head describes the trace and its bound.
 func (c *Comparison) head() []string {
 	t, limit := &c.Trace, "bound "+c.boundText()
-	if c.Bound.Optimal != nil {
-		limit += "  optimum " + sheet.Short(*c.Bound.Optimal)
+	if b := c.bound(); b.Optimal != nil {
+		limit += "  optimum " + sheet.Short(*b.Optimal)
 	}
 	return []string{
 		fmt.Sprintf("trace %s  digests: instance %s  trace %s", t.Name, shortDigest(t.Digest.Instance), shortDigest(t.Digest.Trace)),
@@ -129,17 +137,18 @@ func (c *Comparison) boundText() string {
 	if c.Trace.Retry {
 		return "none, since items may wait"
 	}
-	s := fmt.Sprint(c.Bound.Machines)
-	if c.Bound.Cost != float64(c.Bound.Machines) {
-		s += ", cost " + sheet.Short(c.Bound.Cost)
+	b := c.bound()
+	s := fmt.Sprint(b.Machines)
+	if b.Cost != float64(b.Machines) {
+		s += ", cost " + sheet.Short(b.Cost)
 	}
 	if c.Trace.Deletes {
-		s += " at the peak, machine-seconds " + sheet.Figure(c.Bound.MachineSeconds, 0, false)
-		if c.Bound.CostSeconds != c.Bound.MachineSeconds {
-			s += ", cost-seconds " + sheet.Figure(c.Bound.CostSeconds, 0, false)
+		s += " at the peak, machine-seconds " + sheet.Figure(b.MachineSeconds, 0, false)
+		if b.CostSeconds != b.MachineSeconds {
+			s += ", cost-seconds " + sheet.Figure(b.CostSeconds, 0, false)
 		}
 	}
-	return s + " (" + c.Bound.Method + ")"
+	return s + " (" + b.Method + ")"
 }
 
 // shortDigest keeps the first twelve hexadecimal digits.
@@ -186,7 +195,7 @@ func provenance(comparisons []Comparison) (lines []string) {
 	if line := forecastLine(comparisons); forecast && line != "" {
 		lines = append(lines, line)
 	}
-	for _, w := range sortedKeys(weights) {
+	for _, w := range slices.Sorted(maps.Keys(weights)) {
 		lines = append(lines, "weights of "+w)
 	}
 	return lines
@@ -215,21 +224,12 @@ func fallbackNotes(comparisons []Comparison) (lines []string) {
 			}
 		}
 	}
-	for _, cause := range sortedKeys(causes) {
+	for _, cause := range slices.Sorted(maps.Keys(causes)) {
 		if causes[cause] > 0 {
 			lines = append(lines, fmt.Sprintf("not decided by %s: %s", cause, plural.Of(causes[cause], "item")))
 		}
 	}
 	return lines
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, cmp.Compare[string])
-	return keys
 }
 
 // forecastLine describes the quality of the forecast of K1.
@@ -249,5 +249,5 @@ func forecastLine(comparisons []Comparison) string {
 		ratio += " to " + most
 	}
 	return fmt.Sprintf("forecast (K1): Σexpected/Σtrue %s, mean error per app %s %%",
-		ratio, sheet.Figure(100*estimate(errors).Mean, 1, false))
+		ratio, sheet.Figure(100*estimate(errors).mean, 1, false))
 }

@@ -78,9 +78,6 @@ func newVerdict(list []Comparison, paths []string) (v verdict) {
 	return v
 }
 
-// Words are those of the command, for a page that breaks its line between them.
-func (v verdict) Words() []string { return strings.Split(v.Command, " ") }
-
 // moneyText is the monthly saving of a policy over another one, after a comma, or with sign -1 its higher cost; "" where
 // costs are no money, or there are several traces.
 func moneyText(list []Comparison, r, against *Result, sign float64) string {
@@ -156,9 +153,9 @@ func contenders(list []Comparison) (subject, free, current *Result) {
 		}
 		return subject, free, current
 	}
-	for _, row := range Aggregate(list) {
-		if row.Traces == len(list) {
-			take(findResult(&list[0], row.Policy, row.Knowledge))
+	for _, row := range aggregate(list) {
+		if len(row.outcomes) == len(list) {
+			take(findResult(&list[0], row.like.Policy, row.like.Knowledge))
 		}
 	}
 	return subject, free, current
@@ -183,32 +180,6 @@ func Drawn(list []Comparison) (policy, against string) {
 func findResult(c *Comparison, policy, knowledge string) *Result {
 	i := slices.IndexFunc(c.Results, func(r Result) bool { return r.Policy == policy && r.Knowledge == knowledge })
 	return &c.Results[i]
-}
-
-// savingPercent is the saving of one policy over another in percent of the cost: of one trace with the interval over orders,
-// of several with that over traces; nil where costs do not compare.
-func savingPercent(list []Comparison, policy, against string) *Interval {
-	of := func(c *Comparison) *Interval {
-		a, b := c.result(policy), c.result(against)
-		if a == nil || b == nil {
-			return nil
-		}
-		return c.saving(a, b).Percent
-	}
-	if len(list) == 1 {
-		return of(&list[0])
-	}
-	var values []float64
-	for i := range list {
-		p := of(&list[i])
-		if p == nil {
-			return nil
-		}
-		values = append(values, p.Mean)
-	}
-	i := intervalOf(values)
-	i.scale(1)
-	return i
 }
 
 // percentText writes a number of percent with a minus that is one.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -24,9 +25,7 @@ func (t *Trace) sourceWithDeclared() map[string]any {
 	}
 	for _, a := range in.Apps {
 		n := a.Declared
-		if n == 0 {
-			n = a.Expected
-		}
+		n = cmp.Or(n, a.Expected)
 		if sum, ok := declared[in.Groups[a.Group].Name].(float64); ok {
 			declared[in.Groups[a.Group].Name] = sum + max(0, n)
 		}

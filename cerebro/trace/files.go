@@ -26,7 +26,7 @@ const (
 // traceFiles maps each file to whether a trace must have it.
 var traceFiles = map[string]bool{
 	manifestFile: true, machinesFile: true, appsFile: true, eventsFile: true,
-	rulesFile: false, pairsFile: false, placedFile: false,
+	rulesFile: false, pairsFile: false, placedFile: false, usageFile: false,
 }
 
 // archiveSuffix marks a trace in one file.
@@ -117,9 +117,11 @@ func load(name string, unpacked int64) (*Trace, error) {
 		return nil, err
 	}
 	var f files
+	var again func(file string) (io.ReadCloser, error) // opens a file later
 	switch {
 	case info.IsDir():
 		f, err = folderFiles(name)
+		again = func(file string) (io.ReadCloser, error) { return openRegular(filepath.Join(name, file)) }
 	case strings.HasSuffix(name, archiveSuffix):
 		var file *os.File
 		if file, err = os.Open(name); err != nil {
@@ -127,13 +129,43 @@ func load(name string, unpacked int64) (*Trace, error) {
 		}
 		defer func() { _ = file.Close() }() // only read
 		f, err = (&archive{file, unpacked}).files()
+		again = func(inner string) (io.ReadCloser, error) { return openInArchive(name, inner, unpacked) }
 	default:
 		err = errors.New("neither a folder nor a " + archiveSuffix + " file")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return f.read()
+	t, err := f.read()
+	if err == nil && f[usageFile] != nil {
+		t.usage = &usageSource{of: t, limit: unpacked, open: func() (io.ReadCloser, error) { return again(usageFile) }}
+	}
+	return t, err
+}
+
+// openInArchive reads one file of an archive into memory.
+func openInArchive(path, inner string, unpacked int64) (io.ReadCloser, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // only read
+	f, err := (&archive{file, unpacked}).files()
+	if err != nil {
+		return nil, err
+	}
+	if f[inner] == nil {
+		return nil, fmt.Errorf("%s: %s is no longer in it", path, inner)
+	}
+	r, err := f[inner]()
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	return inMemory(content)()
 }
 
 // ParseArchive reads the trace in the bytes of a .tar.gz file, which holds at most

@@ -39,4 +39,12 @@ func TestFromEmpty(t *testing.T) {
 
 	tr.Events = nil
 	require.Equal(t, []Event{{0, Create, 0, 3}, {0, Create, 1, 1}}, tr.FromEmpty().Events)
+
+	// Leading items of which the trace lacks constraints stay.
+	tr.Source = map[string]any{"ignored": map[string]any{"p": "its volumes", "r": "its volumes"}}
+	kept := tr.FromEmpty()
+	require.Equal(t, 1, kept.Initial)
+	require.Equal(t, tr.Placed[:2], kept.Placed)
+	require.Equal(t, []Event{{0, Create, 1, 1}}, kept.Events)
+	require.Same(t, kept, kept.FromEmpty())
 }

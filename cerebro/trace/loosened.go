@@ -40,7 +40,7 @@ func (t *Trace) Loosened() *binpack.Instance {
 		if group.Zone.Limit > 0 {
 			group.Zone.Limit = max(group.Zone.Limit, zones[zone][app.Group])
 		}
-		if typ := in.Machines[p.Line].Type; app.Types != nil && !slices.Contains(app.Types, typ) {
+		if typ := in.Machines[p.Line].Type; !app.MayUse(typ) {
 			app.Types = append(slices.Clone(app.Types), typ)
 		}
 	}

@@ -33,7 +33,7 @@ type manifest struct {
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
 // maxManifest is the most bytes of trace.yaml; parsed they take a hundred times as many.
-const maxManifest = 1 << 20
+const maxManifest = 4 << 20
 
 var errLongManifest = errors.New("longer than " + humanize.IBytes(maxManifest))
 

@@ -242,6 +242,9 @@ func exact(digits string, ten int, two uint) (Quantity, error) {
 	return reduce(nano.Int64(), unit)
 }
 
+// Float is the amount as a number.
+func (q Quantity) Float() float64 { return float64(q.value) / float64(units[q.unit].one) }
+
 // String is the canonical text: with a binary suffix where the amount is a
 // multiple of 1024, otherwise a whole number with the suffix of its unit.
 func (q Quantity) String() string {

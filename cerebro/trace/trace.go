@@ -33,6 +33,8 @@ type Trace struct {
 	Placed  []Placed
 	// Events in file order. Times do not decrease.
 	Events []Event
+
+	usage *usageSource // nil = none
 }
 
 // Fixed returns the requests of placed.csv that must not move, each with the reason: the source's

@@ -93,7 +93,7 @@ func TestSparseFile(t *testing.T) {
 	require.ErrorContains(t, err, "unpacking events.csv: more than 1.0 GiB when unpacked")
 }
 
-// What would be one row, or one manifest, of any length is refused after a MiB.
+// What would be one row, or one manifest, of any length is refused after 1 or 4 MiB.
 func TestLongRows(t *testing.T) {
 	long := strings.Repeat("x", maxRow+1<<17) // what was read ahead does not count
 	for name, c := range map[string]struct{ file, text, want string }{
@@ -102,7 +102,7 @@ func TestLongRows(t *testing.T) {
 		"empty lines":     {eventsFile, good()[eventsFile] + strings.Repeat("\n", 2*maxRow), "the row after it has more than 1.0 MiB"},
 		"a long row":      {eventsFile, "time,kind,request,app,count\n0,create," + long, "events.csv:1: the row after it has more than 1.0 MiB"},
 		"a quoted field":  {rulesFile, "app,other,max\n\"" + strings.Repeat("x\n", maxRow), "rules.csv:1: the row after it has more than 1.0 MiB"},
-		"a long manifest": {manifestFile, "name: " + long, "trace.yaml: yaml: input error: longer than 1.0 MiB"},
+		"a long manifest": {manifestFile, "name: " + strings.Repeat("x", maxManifest+1<<17), "trace.yaml: yaml: input error: longer than 4.0 MiB"},
 	} {
 		texts := good()
 		texts[c.file] = c.text

@@ -17,7 +17,7 @@ import (
 // dir is replaced, though README*, LICENSE* and hidden files stay; any other folder
 // that is not empty is refused.
 func (t *Trace) Write(dir string) error {
-	contents, err := t.readable()
+	contents, err := t.complete()
 	if err == nil {
 		err = replaceable(dir)
 	}
@@ -32,6 +32,15 @@ func (t *Trace) Write(dir string) error {
 		}
 		return nil
 	})
+}
+
+// complete are the files that a trace is written as: the canonical ones, and its usage.
+func (t *Trace) complete() ([]content, error) {
+	contents, err := t.readable()
+	if err != nil {
+		return nil, err
+	}
+	return t.withUsage(contents)
 }
 
 // replaceable returns an error with the reason if a folder may not be overwritten.
@@ -62,14 +71,15 @@ func replaceable(dir string) error {
 // WriteTarGz writes the trace as one file, never half written. The bytes depend on the
 // trace and on the compressor alone.
 func (t *Trace) WriteTarGz(path string) error {
-	contents, err := t.readable()
+	contents, err := t.complete()
 	if err != nil {
 		return fmt.Errorf("writing trace %s: %w", path, err)
 	}
 	return durable.WriteFile(path, func(w io.Writer) error { return pack(w, contents) })
 }
 
-// Archive returns the bytes that [Trace.WriteTarGz] writes; [ParseArchive] reads them.
+// Archive returns the bytes that [Trace.WriteTarGz] writes for a trace without usage;
+// [ParseArchive] reads them.
 func (t *Trace) Archive() ([]byte, error) {
 	var b bytes.Buffer
 	contents, err := t.readable()

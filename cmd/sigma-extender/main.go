@@ -3,22 +3,19 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -29,6 +26,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version" // version metric
 	"k8s.io/klog/v2"
 
+	"github.com/sigma-scheduler/sigma/cmd/internal/start"
 	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/internal/serve/page"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
@@ -49,30 +47,15 @@ type options struct {
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
 
-func main() { os.Exit(start()) }
-
-func start() (code int) {
-	// glog would write files; the libraries log by klog.
-	_ = flag.Set("logtostderr", "true")
-	defer glog.Flush()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := command(&options{}).ExecuteContext(ctx); err != nil {
-		glog.Errorf("sigma-extender: %v", err)
-		return 1
-	}
-	return 0
-}
+func main() { os.Exit(start.Program(command(&options{}))) }
 
 func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:           "sigma-extender",
-		Short:         "Answers kube-scheduler's extender calls by a placement policy",
-		Version:       cmp.Or(version, "unknown"),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		Use:     "sigma-extender",
+		Short:   "Answers kube-scheduler's extender calls by a placement policy",
+		Version: start.Version(version),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
@@ -198,20 +181,13 @@ const tellEvery = 5 * time.Second
 
 // tellWaiting logs the missing data until it is complete, or ctx ends.
 func tellWaiting(ctx context.Context, every time.Duration, ready func() error) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	_ = wait.PollUntilContextCancel(ctx, every, false, func(context.Context) (bool, error) {
 		err := ready()
-		if err == nil {
-			return
+		if err != nil {
+			glog.Warningf("calls are answered with 503: %v", err)
 		}
-		glog.Warningf("calls are answered with 503: %v", err)
-	}
+		return err == nil, nil
+	})
 }
 
 // serveAll answers until ctx ends, then finishes the calls that are under way.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,9 +144,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--uplink: %w", err)
 	}
-	if rate == 0 {
-		rate = uplink.Rate
-	}
+	rate = cmp.Or(rate, uplink.Rate)
 	a := &agent{options: o, uplink: uplink.Name, rate: rate, written: map[string]bool{}}
 	if a.watcher, err = observe.NewWatcher(rate, uplink.Queue, o.bands); err != nil {
 		return err

@@ -2,10 +2,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,9 +15,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/golang/glog"
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/cmd/internal/start"
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/node"
 	"github.com/sigma-scheduler/sigma/flow/observe"
@@ -28,31 +26,19 @@ import (
 // version is set by the linker: -ldflags '-X main.version=…'.
 var version string
 
-func main() { os.Exit(start()) }
-
-func start() int {
-	_ = flag.Set("logtostderr", "true")
-	defer glog.Flush()
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+func main() {
+	var ends []os.Signal
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		ends = append(ends, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		glog.Errorf("sigma-flow: %v", err)
-		return 1
-	}
-	return 0
+	os.Exit(start.Program(command(), ends...))
 }
 
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "sigma-flow",
-		Short:         "Watches the flows of a node, and sends short ones first",
-		Version:       cmp.Or(version, "unknown"),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:     "sigma-flow",
+		Short:   "Watches the flows of a node, and sends short ones first",
+		Version: start.Version(version),
 	}
 	root.AddCommand(agentCommand(), reportCommand(), orderCommand(), centralCommand(), checkCommand())
 	return root

@@ -6,21 +6,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/golang/glog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sigma-scheduler/sigma/cmd/internal/start"
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
 
@@ -41,20 +39,7 @@ var version string
 // looked is how often the file of the limit is read.
 const looked = 100 * time.Millisecond
 
-func main() { os.Exit(start()) }
-
-func start() int {
-	_ = flag.Set("logtostderr", "true")
-	defer glog.Flush()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := command(&options{}).ExecuteContext(ctx); err != nil {
-		glog.Errorf("sigma-gate: %v", err)
-		return 1
-	}
-	return 0
-}
+func main() { os.Exit(start.Program(command(&options{}))) }
 
 func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
@@ -77,11 +62,9 @@ the header "Authorization: Bearer TOKEN", where TOKEN is that of the environment
 SIGMA_DRAIN_TOKEN, callers are told to close their connections meanwhile, and SIGTERM does not
 wait for --linger again. A call without it waits just as long, and changes nothing; 8 of them
 wait at a time, 2 from one address, and more are answered 503.`,
-		Version:       cmp.Or(version, "unknown"),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		Version: start.Version(version),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	o.gate, o.proxy = gate.DefaultOptions(), gate.DefaultProxyOptions()
 	flags := cmd.Flags()

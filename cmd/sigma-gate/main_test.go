@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,13 +19,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// freeAddress returns an address that it returns once, of a port below those that the kernel gives to
+// outgoing connections: the callers of one gate would take the ports of the next.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	for {
+		address := fmt.Sprint("127.0.0.1:", 10000+rand.IntN(20000))
+		if _, taken := addresses.LoadOrStore(address, true); taken {
+			continue
+		}
+		if l, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, l.Close())
+			return address
+		}
+	}
 }
+
+var addresses sync.Map
 
 func get(url string) (int, string) {
 	response, err := http.Get(url)

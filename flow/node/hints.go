@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,9 +16,7 @@ import (
 // SetHints makes these the sizes of flows in the active order, for their next packets; without hints it removes all. It
 // returns ErrNoOrder if there is no order. Addresses and ports are those of packets on the uplink.
 func SetHints(pins string, h flow.Hints) error {
-	if pins == "" {
-		pins = DefaultPins
-	}
+	pins = cmp.Or(pins, DefaultPins)
 	if len(h) > flow.MostHints {
 		return fmt.Errorf("%d hints, want at most %d", len(h), flow.MostHints)
 	}

@@ -49,19 +49,11 @@ type OrderOptions struct {
 }
 
 func (o *OrderOptions) fill() error {
-	if o.Floor == 0 {
-		o.Floor = DefaultFloor
-	}
-	if o.Gap == 0 {
-		o.Gap = DefaultGap
-	}
+	o.Floor = cmp.Or(o.Floor, DefaultFloor)
+	o.Gap = cmp.Or(o.Gap, DefaultGap)
 	o.idle = max(o.Gap, cmp.Or(o.idle, DefaultIdle))
-	if o.Flows == 0 {
-		o.Flows = DefaultFlows
-	}
-	if o.Pins == "" {
-		o.Pins = DefaultPins
-	}
+	o.Flows = cmp.Or(o.Flows, DefaultFlows)
+	o.Pins = cmp.Or(o.Pins, DefaultPins)
 	switch {
 	case o.Uplink == "":
 		return errors.New("uplink: none is named")
@@ -306,9 +298,7 @@ var ErrOtherOrder = errors.New("somebody has changed the order meanwhile")
 // TurnOff removes HTB and then the program, and leaves the uplink as it was found. With an id of TurnOn it does not
 // touch a later order: ErrOtherOrder. It returns ErrNoOrder if there is none.
 func TurnOff(pins string, id uint64) error {
-	if pins == "" {
-		pins = DefaultPins
-	}
+	pins = cmp.Or(pins, DefaultPins)
 	if isPinnable(pins) != nil {
 		return ErrNoOrder
 	}

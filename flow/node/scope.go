@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -28,9 +29,7 @@ func checkScope(scope []netip.Addr) error {
 // SetScope makes these the addresses whose flows are in bands by bytes, in the active order; nil makes it all. The
 // flows of others use the middle band, as do packets of no flow. It returns ErrNoOrder if there is no order.
 func SetScope(pins string, scope []netip.Addr) error {
-	if pins == "" {
-		pins = DefaultPins
-	}
+	pins = cmp.Or(pins, DefaultPins)
 	if err := checkScope(scope); err != nil {
 		return err
 	}

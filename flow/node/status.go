@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -43,9 +44,7 @@ type BandStatus struct {
 
 // ReadOrder returns the state of the active order, or ErrNoOrder.
 func ReadOrder(pins string) (OrderStatus, error) {
-	if pins == "" {
-		pins = DefaultPins
-	}
+	pins = cmp.Or(pins, DefaultPins)
 	var s OrderStatus
 	l, index, err := pinned(pins)
 	if err != nil {

@@ -1,16 +1,10 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/sim"
@@ -76,17 +70,11 @@ type ClassFigures struct {
 
 // A Mean of a class over the seeds.
 type Mean struct {
-	Class string   `json:"class"`
-	Mean  Estimate `json:"mean_fct_seconds"`
-	P99   Estimate `json:"p99_fct_seconds"`
-	Slow  Estimate `json:"mean_slowdown"`
-	Slow9 Estimate `json:"p99_slowdown"`
-}
-
-// An Estimate over seeds; Half of its 95 % interval (Student's t), 0 with one seed.
-type Estimate struct {
-	Mean Number `json:"mean"`
-	Half Number `json:"half"`
+	Class string         `json:"class"`
+	Mean  sheet.Estimate `json:"mean_fct_seconds"`
+	P99   sheet.Estimate `json:"p99_fct_seconds"`
+	Slow  sheet.Estimate `json:"mean_slowdown"`
+	Slow9 sheet.Estimate `json:"p99_slowdown"`
 }
 
 // Oracle is given every size; on one link no order has a smaller mean time.
@@ -104,14 +92,14 @@ func NewPolicy(name string, thresholds flow.Thresholds, seeds []uint64, runs [][
 		p.Runs = append(p.Runs, r)
 	}
 	for k, name := range sim.Classes() {
-		over := func(value func(c *sim.Class) float64) Estimate {
+		over := func(value func(c *sim.Class) float64) sheet.Estimate {
 			var values []float64
 			for i := range p.Runs {
 				if v := value(&p.Runs[i].Classes[k]); !math.IsNaN(v) {
 					values = append(values, v)
 				}
 			}
-			return estimate(values)
+			return sheet.EstimateOf(values)
 		}
 		p.Mean = append(p.Mean, Mean{
 			Class: name,
@@ -121,29 +109,12 @@ func NewPolicy(name string, thresholds flow.Thresholds, seeds []uint64, runs [][
 			Slow9: over(func(c *sim.Class) float64 { return c.Slow9 }),
 		})
 	}
-	p.ShareOfOracle = Number(oracle / float64(p.Mean[0].Mean.Mean))
+	p.ShareOfOracle = Number(oracle / p.Mean[0].Mean.Mean)
 	return p
 }
 
-func estimate(values []float64) Estimate {
-	e := Estimate{Mean: Number(stat.Mean(values, nil))}
-	if n := float64(len(values)); n > 1 {
-		e.Half = Number(distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdErr(stat.StdDev(values, nil), n))
-	}
-	return e
-}
-
-// JSON writes the comparison.
-func JSON(w io.Writer, c *Comparison) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(c)
-}
-
 // digits writes a number with three digits, a hyphen for NaN.
-func digits(v Number) string {
-	x := float64(v)
+func digits(x float64) string {
 	if math.IsNaN(x) {
 		return "-"
 	}
@@ -157,30 +128,24 @@ func digits(v Number) string {
 	return strconv.FormatFloat(x, 'f', places, 64)
 }
 
-func milli(v Number) string { return digits(1000 * v) }
+func milli(seconds float64) string { return digits(1000 * seconds) }
 
-// A part is a table: times or slowdowns.
-type part struct {
-	title string
-	heads []string
-	about []string
-	rows  [][]string
-}
-
-// parts are the tables.
-func (c *Comparison) parts() []part {
+// tables are those of times and of slowdowns.
+func (c *Comparison) tables() []sheet.Table {
 	names := []string{"all", "short", "medium", "long"}
-	what := []string{"all flows", "flows up to 100 kB", "flows up to 10 MB", "flows over 10 MB"}
-	times := part{title: "Time in ms", heads: []string{"policy", "oracle %"}, about: []string{"order of flows", "the oracle's mean time as a share of this one's; 100 is as fast"}}
-	slow := part{title: "Slowdown (time over that of the flow alone)", heads: []string{"policy"}, about: []string{"order of flows"}}
+	of := []string{"all flows", "flows up to 100 kB", "flows up to 10 MB", "flows over 10 MB"}
+	times := sheet.Table{Title: "Time in ms", Align: sheet.Right, Columns: []sheet.Column{
+		{Head: "policy", About: "order of flows", Words: true}, {Head: "oracle %", About: "the oracle's mean time as a share of this one's; 100 is as fast"},
+	}}
+	slow := sheet.Table{Title: "Slowdown (time over that of the flow alone)", Align: sheet.Right, Columns: times.Columns[:1:1]}
+	several := len(c.Seeds) > 1
 	for k, name := range names {
-		times.heads, slow.heads = append(times.heads, name, name+" p99"), append(slow.heads, name, name+" p99")
-		times.about = append(times.about, "mean time of "+what[k]+", in ms", "99th percentile of the same")
-		slow.about = append(slow.about, "mean slowdown of "+what[k], "99th percentile of the same")
-	}
-	if len(c.Seeds) > 1 {
-		times.heads = append(times.heads[:3], append([]string{"±"}, times.heads[3:]...)...)
-		times.about = append(times.about[:3], append([]string{"half of the 95 % interval of the mean over seeds"}, times.about[3:]...)...)
+		times.Columns = append(times.Columns, sheet.Column{Head: name, About: "mean time of " + of[k] + ", in ms"})
+		if k == 0 && several {
+			times.Columns = append(times.Columns, sheet.Column{Head: "±", About: "half of the 95 % interval of the mean over seeds"})
+		}
+		times.Columns = append(times.Columns, sheet.Column{Head: name + " p99", About: "99th percentile of the same"})
+		slow.Columns = append(slow.Columns, sheet.Column{Head: name, About: "mean slowdown of " + of[k]}, sheet.Column{Head: name + " p99", About: "99th percentile of the same"})
 	}
 	for i := range c.Policies {
 		p := &c.Policies[i]
@@ -191,37 +156,16 @@ func (c *Comparison) parts() []part {
 		t, s := []string{p.Name, share}, []string{p.Name}
 		for k, m := range p.Mean {
 			t = append(t, milli(m.Mean.Mean))
-			if k == 0 && len(c.Seeds) > 1 {
+			if k == 0 && several {
 				t = append(t, milli(m.Mean.Half))
 			}
 			t = append(t, milli(m.P99.Mean))
 			s = append(s, digits(m.Slow.Mean), digits(m.Slow9.Mean))
 		}
-		times.rows, slow.rows = append(times.rows, t), append(slow.rows, s)
+		times.Add(t...)
+		slow.Add(s...)
 	}
-	return []part{times, slow}
-}
-
-// Table writes two tables, of times and of slowdowns.
-func Table(w io.Writer, c *Comparison) error {
-	fmt.Fprintf(w, "%s\n\n%s\n", c.Summary(), c.about())
-	for _, p := range c.parts() {
-		fmt.Fprintf(w, "\n%s\n", p.title)
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		for _, cells := range append([][]string{p.heads}, p.rows...) {
-			fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-	}
-	for i, line := range c.notes() {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, line)
-	}
-	return nil
+	return []sheet.Table{times, slow}
 }
 
 // about describes the simulation in a line.
@@ -240,7 +184,7 @@ func (c *Comparison) about() string {
 		low, high = min(low, float64(l)), max(high, float64(l))
 	}
 	return fmt.Sprintf("%s, mean %s bytes, load %g (realised %.3f to %.3f) on %s; %d flows and %s, the first %d flows not counted",
-		s.Sizes, digits(Number(s.Mean)), s.Load, low, high, where+s.carried(), s.Flows, seeds(len(c.Seeds)), s.WarmUp)
+		s.Sizes, digits(s.Mean), s.Load, low, high, where+s.carried(), s.Flows, seeds(len(c.Seeds)), s.WarmUp)
 }
 
 // carried names the connections that carry the flows.
@@ -297,12 +241,12 @@ func (c *Comparison) Summary() string {
 		return fmt.Sprintf("%s has the smallest mean time, %s ms; its short flows take %s ms.", best.Name, milli(best.Mean[0].Mean.Mean), milli(best.Mean[1].Mean.Mean))
 	}
 	change := func(k int) string {
-		a, b := float64(best.Mean[k].Mean.Mean), float64(fair.Mean[k].Mean.Mean)
+		a, b := best.Mean[k].Mean.Mean, fair.Mean[k].Mean.Mean
 		switch {
 		case math.IsNaN(a) || math.IsNaN(b):
 			return "there are none"
 		case a <= b/2:
-			return fmt.Sprintf("%s times faster", digits(Number(b/a)))
+			return fmt.Sprintf("%s times faster", digits(b/a))
 		case a <= b:
 			return fmt.Sprintf("%.1f %% faster", 100*(1-a/b))
 		}

@@ -53,7 +53,7 @@ func TestFigures(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, Table(&b, comparison()))
+	require.NoError(t, comparison().Report().Text(&b))
 	var row []string
 	for line := range strings.Lines(b.String()) {
 		if fields := strings.Fields(line); strings.HasPrefix(line, " ") && len(fields) > 3 && fields[0] == "tuned" {
@@ -80,14 +80,14 @@ func TestBusiestPort(t *testing.T) {
 
 func TestDigits(t *testing.T) {
 	for v, want := range map[float64]string{0: "0.00", 1: "1.00", 9.999: "10.00", 123.4: "123", .02664: "0.0266", 1e-7: "1e-07", 5e6: "5e+06", 12345: "12345"} {
-		require.Equal(t, want, digits(Number(v)), v)
+		require.Equal(t, want, digits(v), v)
 	}
-	require.Equal(t, "-", digits(Number(math.NaN())))
+	require.Equal(t, "-", digits(math.NaN()))
 }
 
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, HTML(&b, comparison()))
+	require.NoError(t, comparison().Report().HTML(&b))
 	sheettest.Check(t, b.String())
 	require.Contains(t, b.String(), `"kind":"sigma flow simulate"`)
 	require.Equal(t, 1, strings.Count(b.String(), "<svg"))

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/sigma-scheduler/sigma/flow"
@@ -28,9 +29,7 @@ func (t Tuner) problem(s *flow.Sizes, load float64, seed uint64) *Problem {
 // Propose searches from the closed form, equal loads and the present thresholds.
 func (t Tuner) Propose(s *flow.Sizes, load float64, bands int, present flow.Thresholds, seed uint64) (flow.Thresholds, error) {
 	search := Search{Bands: bands, Budget: t.Budget, Seed: seed}
-	if search.Budget == 0 {
-		search.Budget = DefaultBudget
-	}
+	search.Budget = cmp.Or(search.Budget, DefaultBudget)
 	if present != nil {
 		search.Start = []flow.Thresholds{present}
 	}

@@ -96,7 +96,7 @@ const look = `(() => {
   return {
     Summary: document.querySelector(".summary").textContent,
     Cards: [...document.querySelectorAll(".cards li")].filter((c) => c.getClientRects().length).length,
-    Tables: [...document.querySelectorAll("table caption")].filter((c) => !c.closest(".aside")).length,
+    Tables: [...document.querySelectorAll("table caption")].filter((c) => !c.closest(".aside, .machines")).length,
     Asides: count(".aside table"),
     Lead: count(".lead .limit") > 0,
     Plots: images.filter(named).length,

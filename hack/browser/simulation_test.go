@@ -58,7 +58,7 @@ const lookSimulated = `(() => {
     Tinted: [...document.querySelectorAll("td.over")].filter((c) => getComputedStyle(c).color !== getComputedStyle(document.body).color).length,
     Marks: count("figure svg[role='img'] .mark"),
     Bands: count("svg .band"),
-    Object: document.getElementById("object")?.textContent ?? "",
+    Object: document.querySelector(".copy pre")?.textContent ?? "",
     Offered: [...document.querySelectorAll(".time input, .copy button")].filter((e) => e.getClientRects().length).length,
     Covered: names.filter((a, i) => names.slice(i + 1).some((b) => meet(a, b))).length,
   };

@@ -154,7 +154,7 @@ func start(ctx context.Context, options Options) (_ *ControlPlane, err error) {
 		"--token-auth-file=" + file("tokens.csv"),
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + file("service-account.pub"),
+		"--service-account-key-file=" + file("service-account.key"),
 		"--service-account-signing-key-file=" + file("service-account.key"),
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--allow-privileged=true",

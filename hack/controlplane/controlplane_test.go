@@ -169,7 +169,7 @@ func TestControlPlane(t *testing.T) {
 	}
 	_, release, _ := strings.Cut(string(pins), "k8s.io/kubernetes => k8s.io/kubernetes ")
 	release, _, _ = strings.Cut(release, "\n")
-	if out := do("", "version"); release == "" || !strings.Contains(out, "Server Version: "+release+"\n") {
+	if out := do("", "version"); release == "" || !strings.Contains(out+"\n", "Server Version: "+release+"\n") {
 		t.Errorf("version: %s", out)
 	}
 	do(objects, "apply", "-f", "-")

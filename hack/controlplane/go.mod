@@ -16,7 +16,11 @@ tool (
 	k8s.io/kubernetes/cmd/kubectl
 )
 
-require golang.org/x/term v0.44.0
+require (
+	golang.org/x/term v0.44.0
+	k8s.io/apimachinery v0.36.4
+	k8s.io/client-go v0.36.4
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect
@@ -160,10 +164,8 @@ require (
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.36.4 // indirect
 	k8s.io/apiextensions-apiserver v0.0.0 // indirect
-	k8s.io/apimachinery v0.36.4 // indirect
 	k8s.io/apiserver v0.36.4 // indirect
 	k8s.io/cli-runtime v0.36.4 // indirect
-	k8s.io/client-go v0.36.4 // indirect
 	k8s.io/cloud-provider v0.36.4 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/component-base v0.36.4 // indirect

@@ -17,7 +17,7 @@ flags=(-trimpath -buildvcs=false -tags remove_all_sd -ldflags
 	"-s -w -X github.com/prometheus/common/version.Version=${minor:0:1}.$((10#${minor:1})).$patch")
 export CGO_ENABLED=0
 
-key=$({ cat go.sum && go version && echo "${flags[@]}" "$package"; } | sha256sum | cut -c1-16)
+key=$({ cat go.sum fill/main.go && go version && echo "${flags[@]}" "$package"; } | sha256sum | cut -c1-16)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sigma-tools
 folder=$cache/prometheus-$key
 
@@ -31,6 +31,7 @@ if [[ ! -d $folder ]]; then
 	trap 'rm -rf "$building"' EXIT
 	echo 'prometheus: building' >&2
 	go build "${flags[@]}" -o "$building/prometheus" "$package"
+	go build "${flags[@]}" -o "$building/fill" ./fill # writes the data of former weeks
 	chmod 755 "$building"
 	mv "$building" "$folder" # atomic: nobody sees half of it
 	trap - EXIT

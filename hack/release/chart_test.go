@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,16 +14,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"sigs.k8s.io/yaml"
+)
+
+const committed = "../../manifests/chart"
+
+// resources and components are the content of the chart.
+var (
+	resources  = []string{"base/crds", "mpa/crds", "overlays/second-scheduler", "mpa"}
+	components = []string{
+		"components/servicemonitor", "mpa/monitoring", "components/repair", "components/rebalance", "components/native-rules",
+		"components/namespaces", "components/network-policy", "mpa/network-policy", "mpa/retraining", "mpa/limits", "mpa/knative",
+	}
 )
 
 // TestChart: with everything switched on the chart's objects are kustomize's.
 func TestChart(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "sigma")
-	require.NoError(t, writeChart("../..", dir, testVersion))
 	all := `
 image: {tag: dev}
 repair: {enabled: true}
@@ -31,23 +40,19 @@ networkPolicy: {enabled: true}
 monitoring: {enabled: true}
 mpa: {enabled: true, limits: {enabled: true}, knative: {enabled: true}, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
 	// A component may change what another part has.
-	same(t, dir, all, components)
-	same(t, dir, all+"\npilot: {enabled: true}", slices.Concat(components, extras))
-	same(t, dir, all+"\ndecisionLog: {enabled: true}", append(slices.Clone(components), "manifests/components/decision-log"))
+	same(t, all, components)
+	same(t, all+"\npilot: {enabled: true}", append(slices.Clone(components), "components/pilot"))
+	same(t, all+"\ndecisionLog: {enabled: true}", append(slices.Clone(components), "components/decision-log"))
 }
 
 // same requires that the chart with values has the objects that kustomize builds with components.
-func same(t *testing.T, dir, values string, components []string) {
+func same(t *testing.T, values string, components []string) {
 	t.Helper()
-	got, err := render(dir, values)
-	require.NoError(t, err)
-	objects, err := build("../..", resources, components)
+	got, err := render(t, committed, values)
 	require.NoError(t, err)
 	want := map[string]any{}
-	for _, o := range objects.Resources() {
-		text, err := o.AsYAML()
-		require.NoError(t, err)
-		key, v := normal(t, string(text))
+	for _, text := range kustomize(t, components) {
+		key, v := normal(t, text)
 		if !strings.HasPrefix(key, "Namespace ") {
 			want[key] = v
 		}
@@ -65,7 +70,8 @@ func same(t *testing.T, dir, values string, components []string) {
 // TestChartValues: what is off by default is not there, and what each value does.
 func TestChartValues(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sigma")
-	require.NoError(t, writeChart("../..", dir, "v1.2.3"))
+	_, err := run(t, "chart", dir, "VERSION=v1.2.3")
+	require.NoError(t, err)
 	for values, want := range map[string]map[string][]string{
 		"": {
 			"with":    {`"image":"sigma-scheduler:v1.2.3"`, `"mode":"shadow"`, `"name":"sigma-dashboard"`},
@@ -99,22 +105,20 @@ func TestChartValues(t *testing.T) {
 			"with": {`"--gate-image=registry.example.com/sigma-gate:v1"`, "ValidatingAdmissionPolicy sigma-mpa-limits", `^system:serviceaccount:`},
 		},
 	} {
-		got, err := render(dir, values)
+		got, err := render(t, dir, values)
 		require.NoError(t, err, values)
 		all, err := json.Marshal(got)
 		require.NoError(t, err)
 		for _, w := range want["with"] {
-			assert.True(t, strings.Contains(string(all), w), "%s: want %s", values, w)
+			assert.Contains(t, string(all), w, values)
 		}
 		for _, w := range want["without"] {
-			assert.False(t, strings.Contains(string(all), w), "%s: unwanted %s", values, w)
+			assert.NotContains(t, string(all), w, values)
 		}
 	}
 }
 
 func TestChartBadValues(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "sigma")
-	require.NoError(t, writeChart("../..", dir, testVersion))
 	for values, want := range map[string]string{
 		"pilot: {storage: 10}":                  "/pilot/storage",
 		"polcy: {}":                             "polcy",
@@ -128,7 +132,7 @@ func TestChartBadValues(t *testing.T) {
 		"image: {tag: 12}":                      "/image/tag",
 		"mpa: {journal: {volume: \"pvc\"}}":     "/mpa/journal/volume",
 	} {
-		_, err := render(dir, values)
+		_, err := render(t, committed, values)
 		assert.ErrorContains(t, err, want, values)
 	}
 }
@@ -137,34 +141,60 @@ func TestChartBadValues(t *testing.T) {
 func TestChartKeepsOthers(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
-	require.ErrorContains(t, writeChart("../..", dir, testVersion), "something else than a chart")
+	_, err := run(t, "chart", dir)
+	require.ErrorContains(t, err, "other files than a chart")
 	assert.FileExists(t, filepath.Join(dir, "mine"))
 }
 
+// TestChartLint: Helm itself finds nothing in the chart.
+func TestChartLint(t *testing.T) {
+	text, err := exec.CommandContext(t.Context(), tool(t, "helm"), "lint", "--strict", "--kube-version", "1.36.0", committed).CombinedOutput()
+	require.NoError(t, err, string(text))
+}
+
+// tool is the program that build.sh keeps.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "./build.sh", name).Output()
+	require.NoError(t, err)
+	return filepath.Join(strings.TrimSpace(string(dir)), name)
+}
+
+// kustomize builds the objects of the chart's resources with components.
+func kustomize(t *testing.T, components []string) []string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	root, err := filepath.Abs("../../manifests")
+	require.NoError(t, err)
+	relative := func(folders []string) (all []string) {
+		for _, f := range folders {
+			path, err := filepath.Rel(dir, filepath.Join(root, f))
+			require.NoError(t, err)
+			all = append(all, path)
+		}
+		return all
+	}
+	content, err := yaml.Marshal(map[string]any{"resources": relative(resources), "components": relative(components)})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), content, 0o600))
+	text, err := exec.CommandContext(t.Context(), tool(t, "kustomize"), "build", dir).Output()
+	require.NoError(t, err)
+	return strings.SplitAfter(string(text), "\n---\n")
+}
+
 // render is `helm template` of a chart in namespace sigma-system: objects by normal's key.
-func render(dir, values string) (map[string]any, error) {
-	c, err := loader.Load(dir)
+func render(t *testing.T, dir, values string) (map[string]any, error) {
+	cmd := exec.CommandContext(t.Context(), tool(t, "helm"), "template", "sigma", dir, "--namespace", "sigma-system", "--include-crds", "--kube-version", "1.36.0", "--values", "-")
+	var stderr bytes.Buffer
+	cmd.Stdin, cmd.Stderr = strings.NewReader(values), &stderr
+	text, err := cmd.Output()
 	if err != nil {
-		return nil, err
-	}
-	v, err := chartutil.ReadValues([]byte(values))
-	if err != nil {
-		return nil, err
-	}
-	v, err = chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "sigma", Namespace: "sigma-system", IsInstall: true}, nil)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(c, v)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s", err, stderr.String())
 	}
 	objects := map[string]any{}
-	for _, crd := range c.CRDObjects() {
-		files[crd.Filename] = string(crd.File.Data)
-	}
-	for name, content := range files {
-		if !strings.HasSuffix(name, ".yaml") || strings.TrimSpace(content) == "" {
+	for content := range strings.SplitAfterSeq(string(text), "\n---\n") {
+		if !strings.Contains(content, "\nkind: ") { // a comment of Helm's
 			continue
 		}
 		key, o, err := normalise(content)
@@ -174,6 +204,15 @@ func render(dir, values string) (map[string]any, error) {
 		objects[key] = o
 	}
 	return objects, nil
+}
+
+// unhashed is a name without the digest that kustomize appends to a configuration's.
+func unhashed(name string) string {
+	const config = "sigma-scheduler-config"
+	if strings.HasPrefix(name, config+"-") {
+		return config
+	}
+	return name
 }
 
 func normal(t *testing.T, s string) (string, any) {
@@ -186,7 +225,7 @@ func normal(t *testing.T, s string) (string, any) {
 // normalise reads an object and takes out what may differ: kustomize's digest in the name of
 // the configuration for Helm's in an annotation, and the autoscaler's own namespace.
 func normalise(s string) (key string, o map[string]any, err error) {
-	if err := yaml.Unmarshal([]byte(s), &o); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.TrimSuffix(s, "---\n")), &o); err != nil {
 		return "", nil, err
 	}
 	meta := o["metadata"].(map[string]any)

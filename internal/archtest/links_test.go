@@ -13,7 +13,6 @@ import (
 )
 
 var (
-	plots      = []string{"gonum.org/v1/plot/..."}
 	reports    = []string{module + "/cerebro/report", module + "/internal/compare"}
 	training   = []string{module + "/internal/train/...", module + "/internal/tune", module + "/internal/scaling"}
 	networks   = []string{module + "/internal/learn/nn", module + "/internal/learn/rl"}
@@ -21,19 +20,19 @@ var (
 )
 
 // everywhere are packages that no program links.
-var everywhere = []string{"github.com/prometheus/prometheus/...", module + "/lab/..."}
+var everywhere = []string{"gonum.org/v1/plot/...", "github.com/prometheus/prometheus/...", module + "/lab/..."}
 
 // unlinked are the packages that a program does not link, neither by itself nor through
 // another module.
 var unlinked = map[string][]string{
 	"sigma":          kubernetes,
-	"sigma-extender": slices.Concat(plots, reports, training, networks, kubernetes),
-	"sigma-flow":     slices.Concat(plots, reports, training, networks, kubernetes),
-	"sigma-gate":     slices.Concat(plots, reports, training, networks, []string{"k8s.io/..."}),
-	"sigma-mpa":      slices.Concat(plots, reports, training, networks, []string{"html/template"}),
+	"sigma-extender": slices.Concat(reports, training, networks, kubernetes),
+	"sigma-flow":     slices.Concat(reports, training, networks, kubernetes),
+	"sigma-gate":     slices.Concat(reports, training, networks, []string{"k8s.io/..."}),
+	"sigma-mpa":      slices.Concat(reports, training, networks, []string{"html/template"}),
 	"sigma-pilot":    slices.Concat(networks, kubernetes),
 	// With golang.org/x/net/trace the linker keeps every exported method (hack/conntrack).
-	"sigma-scheduler": slices.Concat(plots, reports, training, networks, []string{"golang.org/x/net/trace"}),
+	"sigma-scheduler": slices.Concat(reports, training, networks, []string{"golang.org/x/net/trace"}),
 }
 
 // TestLinks compares the packages that each program links with unlinked.

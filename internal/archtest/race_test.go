@@ -21,16 +21,16 @@ var unraced = map[string]string{
 	"internal/e2e": "its tests need a control plane, and leave the detector out of the programs that they start",
 }
 
-// TestRaceDetectorOnGoroutines compares the Makefile's list with the code.
+// TestRaceDetectorOnGoroutines compares the Makefile's lists with the code of the product and of the laboratory.
 func TestRaceDetectorOnGoroutines(t *testing.T) {
-	for _, problem := range checkRaced(t, tree, unraced) {
+	for _, problem := range append(checkRaced(t, tree, ".", unraced), checkRaced(t, tree, "lab", nil)...) {
 		t.Error(problem)
 	}
 }
 
 func TestPlantedGoroutines(t *testing.T) {
-	const makefile = "RACE := ./a/... ./b \\\n\t./gone\n\nother: ./no\n\techo ./nor\n\nrace: ## help\n\tgo test $(RACE)\n\tgo test -run X ./part\n\nlast: ./this\n"
-	got := checkRaced(t, planted(map[string]string{
+	const makefile = "RACE := ./a/... ./b \\\n\t./gone\nRACE_LAB := ./a ./c\n\nother: ./no\n\techo ./nor\n\nrace: ## help\n\tgo test $(RACE)\n\tgo test -run X ./part\n\nlast: ./this\n"
+	files := planted(map[string]string{
 		"Makefile":          makefile,
 		"a/a.go":            "package a\n\nfunc f() { go f() }\n",
 		"a/below/a.go":      "package below\n\nimport _ \"golang.org/x/sync/errgroup\"\n",
@@ -41,16 +41,26 @@ func TestPlantedGoroutines(t *testing.T) {
 		"f/f.go":            "package f\n\nfunc f() { go f() }\n",
 		"g/g.go":            "package g\n",
 		"part/x.go":         "package part\n\nimport _ \"sync/atomic\"\n",
+		"go.mod":            "module y\n",
 		"hack/x/go.mod":     "module x\n",
+		"lab/go.mod":        "module y/lab\n",
+		"lab/a/a.go":        "package a\n\nfunc f() { go f() }\n",
+		"lab/b/b.go":        "package b\n\nimport _ \"sync\"\n",
+		"lab/c/c.go":        "package c\n",
+		"lab/own/go.mod":    "module y/lab/own\n",
+		"lab/own/main.go":   "package main\n\nfunc main() { go main() }\n",
 		"hack/x/main.go":    "package main\n\nfunc main() { go main() }\n",
 		"c/testdata/x/x.go": "package x\n\nfunc f() { go f() }\n",
-	}), map[string]string{"f": "a reason", "g": "no reason any more"})
+	})
+	got := append(checkRaced(t, files, ".", map[string]string{"f": "a reason", "g": "no reason any more"}), checkRaced(t, files, "lab", nil)...)
 	want := []string{
 		"Makefile: b is in RACE, but starts no goroutine and locks nothing: take it off",
 		"Makefile: c (c/c.go:3) is not in RACE",
 		"Makefile: d (d/d.go:5) is not in RACE",
 		"Makefile: gone is in RACE, but starts no goroutine and locks nothing: take it off",
 		"g starts no goroutine and locks nothing: take it off the exceptions",
+		"Makefile: b (lab/b/b.go:3) is not in RACE_LAB",
+		"Makefile: c is in RACE_LAB, but starts no goroutine and locks nothing: take it off",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -58,22 +68,27 @@ func TestPlantedGoroutines(t *testing.T) {
 }
 
 var (
-	raceList   = regexp.MustCompile(`(?m)^RACE := ((?:.*\\\n)*.*)$`)
+	raceLists = map[string]string{".": "RACE", "lab": "RACE_LAB"} // by module
+	// raceRecipe has parts of packages of the product that are not in RACE.
 	raceRecipe = regexp.MustCompile(`(?m)^race:.*\n((?:\t.*\n)+)`)
 	folder     = regexp.MustCompile(`(?:^|\s)\./(\S+)`)
 )
 
-// checkRaced returns packages that share memory between goroutines and that `make race`
-// does not know, and packages that it need not know.
-func checkRaced(t *testing.T, tree fs.FS, except map[string]string) (problems []string) {
+// checkRaced returns packages of a module that share memory between goroutines and that `make race`
+// leaves out, and packages that it runs without need.
+func checkRaced(t *testing.T, tree fs.FS, module string, except map[string]string) (problems []string) {
 	t.Helper()
-	shared := sharing(t, tree)
+	shared, name := sharing(t, tree, module), raceLists[module]
+	lists := []*regexp.Regexp{regexp.MustCompile(`(?m)^` + name + ` := ((?:.*\\\n)*.*)$`)}
+	if module == "." {
+		lists = append(lists, raceRecipe)
+	}
 	makefile, err := fs.ReadFile(tree, "Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var raced []string
-	for _, list := range []*regexp.Regexp{raceList, raceRecipe} {
+	for _, list := range lists {
 		text := list.FindSubmatch(makefile)
 		if text == nil {
 			t.Fatalf("Makefile: nothing like %s", list)
@@ -84,12 +99,12 @@ func checkRaced(t *testing.T, tree fs.FS, except map[string]string) (problems []
 	}
 	for _, pattern := range raced {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(shared)), func(pkg string) bool { return matches(pattern, pkg) }) {
-			problems = append(problems, fmt.Sprintf("Makefile: %s is in RACE, but starts no goroutine and locks nothing: take it off", pattern))
+			problems = append(problems, fmt.Sprintf("Makefile: %s is in %s, but starts no goroutine and locks nothing: take it off", pattern, name))
 		}
 	}
 	for pkg, where := range shared {
 		if !matchesAny(raced, pkg) && except[pkg] == "" {
-			problems = append(problems, fmt.Sprintf("Makefile: %s (%s) is not in RACE", pkg, where))
+			problems = append(problems, fmt.Sprintf("Makefile: %s (%s) is not in %s", pkg, where, name))
 		}
 	}
 	for pkg := range except {
@@ -101,15 +116,18 @@ func checkRaced(t *testing.T, tree fs.FS, except map[string]string) (problems []
 	return problems
 }
 
-// sharing returns the packages that start a goroutine, or import what only serves several,
-// with a line that does. What a package's server or informer calls back comes by goroutines
-// of others: such a package locks.
-func sharing(t *testing.T, tree fs.FS) map[string]string {
+// sharing returns the packages of a module, by their folders in it, that start a goroutine or import
+// a package that serves several, with a line that does. Callbacks of a package's server or informer
+// run in goroutines of others: such a package locks.
+func sharing(t *testing.T, tree fs.FS, module string) map[string]string {
 	t.Helper()
 	shared := map[string]string{}
 	for _, p := range readPages(t, tree) {
 		pkg := path.Dir(p.name)
-		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || strings.HasPrefix(p.name, "lab/") || shared[pkg] != "" {
+		if strings.HasSuffix(p.name, "_test.go") || moduleOf(tree, pkg) != module {
+			continue
+		}
+		if pkg = strings.TrimPrefix(pkg, module+"/"); shared[pkg] != "" {
 			continue
 		}
 		files := token.NewFileSet()
@@ -138,4 +156,15 @@ func sharing(t *testing.T, tree fs.FS) map[string]string {
 		})
 	}
 	return shared
+}
+
+// moduleOf returns the nearest folder with a go.mod, the folder itself or above.
+func moduleOf(tree fs.FS, folder string) string {
+	for folder != "." {
+		if _, err := fs.Stat(tree, path.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		folder = path.Dir(folder)
+	}
+	return folder
 }

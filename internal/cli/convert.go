@@ -16,7 +16,7 @@ import (
 )
 
 // PublicSets are the formats that the laboratory converts.
-var PublicSets = []string{"tianchi", "openb", "azure", "vbp", "bppc", "funsearch", "roadef"}
+var PublicSets = []string{"tianchi", "openb", "azure", "vbp", "bppc", "funsearch", "roadef", "gwa-t-12", "planetlab"}
 
 // A Converter turns public data sets into traces.
 type Converter struct {
@@ -36,23 +36,23 @@ func (a *app) convert() *cobra.Command {
 		return a.convertSets(a.program.Converter())
 	}
 	cmd := &cobra.Command{
-		Use:                "convert log FILE… --out DIR",
-		Short:              "Turn a decision log into a trace",
+		Use:                "convert log|usage PATH… --out DIR",
+		Short:              "Turn a decision log, or a trace with usage, into a trace",
 		DisableFlagParsing: true, // those of a public set are the laboratory's
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case slices.Contains(args, "-h") || slices.Contains(args, "--help"):
 				return cmd.Help()
 			case len(args) == 0:
-				return usagef("a FORMAT is missing; there is log")
+				return usagef("a FORMAT is missing; there are log and usage")
 			}
 			if i := slices.IndexFunc(args, func(arg string) bool { return slices.Contains(PublicSets, arg) }); i >= 0 {
 				return usagef("%s is a public data set, which the laboratory converts: make lab && bin/sigma-lab convert %s", args[i], strings.Join(args, " "))
 			}
-			return unknown("format", args[0], []string{"log"})
+			return unknown("format", args[0], []string{"log", "usage"})
 		},
 	}
-	cmd.AddCommand(a.convertLog())
+	cmd.AddCommand(a.convertLog(), a.convertUsage())
 	return cmd
 }
 
@@ -74,9 +74,9 @@ writes a trace. A set of several instances becomes one trace folder each.
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("a FORMAT is missing; there are %s", strings.Join(append(names, "log"), ", "))
+				return usagef("a FORMAT is missing; there are %s", strings.Join(append(names, "log", "usage"), ", "))
 			case !slices.Contains(names, args[0]):
-				return unknown("format", args[0], append(names, "log"))
+				return unknown("format", args[0], append(names, "log", "usage"))
 			case len(args) == 1:
 				return usagef("a PATH is missing: the files of the data set, or their folder")
 			}
@@ -93,7 +93,7 @@ writes a trace. A set of several instances becomes one trace folder each.
 			return a.convertTo(cmd.Context(), c, args[0], args[1:], out, quiet)
 		}),
 	}
-	cmd.AddCommand(a.convertLog())
+	cmd.AddCommand(a.convertLog(), a.convertUsage())
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "folder to write (a trace of the same format in it is replaced)")
 	a.unpackedFlag(flags)

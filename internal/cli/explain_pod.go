@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -84,9 +85,15 @@ func (f *explainFlags) question(ctx context.Context, catalog *compare.Catalog) (
 		return q, found, err
 	}
 	object, err := client.Policy(ctx, f.policyName)
+	if errors.Is(err, snapshot.ErrNoPolicy) {
+		q.NoPolicy = true
+		found, err := explain.PolicyNamed(catalog, explain.Upstream, q)
+		return q, found, err
+	}
 	if err != nil {
 		return nil, compare.Found{}, err
 	}
+	q.Active = true
 	found, err := explain.PolicyOf(object, q)
 	return q, found, err
 }

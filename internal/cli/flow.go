@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/flow"
-	"github.com/sigma-scheduler/sigma/flow/report"
-	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/flows"
 	"github.com/sigma-scheduler/sigma/internal/plural"
 )
@@ -105,15 +102,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 			if err != nil {
 				return err
 			}
-			if page != "" {
-				if err := durable.WriteFile(page, func(w io.Writer) error { return report.HTML(w, c) }); err != nil {
-					return err
-				}
-			}
-			if format == "json" {
-				return report.JSON(a.stdout, c)
-			}
-			return report.Table(a.stdout, c)
+			return a.writeReport(c, c.Report(), format, page)
 		}),
 	}
 	f := cmd.Flags()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
   sigma generate small --seed 1 --count 20 --out traces/train    # seeds 1 to 20
   sigma generate large --seed 900000 --set scale=.2 --out traces/large`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 && kindExists(args[0]) {
+			if len(args) == 1 && slices.Contains(kindNames(), args[0]) {
 				return nil
 			}
 			if len(args) == 0 {
@@ -41,6 +42,9 @@ give the same bytes. Seeds from 900000 up are for tests: training refuses them.
 			}
 			if len(args) > 1 {
 				return usagef("one KIND at a time, not %q", args)
+			}
+			if slices.Contains(generate.Laboratory, args[0]) {
+				return usagef("%s is a kind of the laboratory: make lab && bin/sigma-lab generate %s", args[0], args[0])
 			}
 			return unknown("kind", args[0], kindNames())
 		},
@@ -93,15 +97,6 @@ func kindNames() []string {
 		names = append(names, k.Name)
 	}
 	return names
-}
-
-func kindExists(name string) bool {
-	for _, k := range generate.Kinds() {
-		if k.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 func kindsHelp() string {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/savings"
 )
 
 // A size is a flag with a number of bytes, such as 4GiB.
@@ -52,7 +53,8 @@ func (a *app) loadTrace(path string) (*trace.Trace, error) {
 	return traces[0], nil
 }
 
-// loadTraces reads the traces at paths, each a trace or a folder of traces.
+// loadTraces reads the traces at paths, each a trace or a folder of traces. A command prints
+// the number of machines of a trace by use beside its risk.
 func (a *app) loadTraces(paths []string) ([]*trace.Trace, error) {
 	var all []*trace.Trace
 	for _, path := range paths {
@@ -62,5 +64,22 @@ func (a *app) loadTraces(paths []string) ([]*trace.Trace, error) {
 		}
 		all = append(all, traces...)
 	}
+	if a.after != "" && (!a.present || len(all) > 1) {
+		return nil, usagef("--after %s: want --present and one trace", a.after)
+	}
+	for i, t := range all {
+		if a.present {
+			var err error
+			if all[i], err = savings.Present(t, a.after); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return all, nil
+}
+
+// presentFlag adds --present to a command that reads traces.
+func (a *app) presentFlag(flags *pflag.FlagSet) {
+	flags.BoolVar(&a.present, "present", false, "place the pods that run now again, without those that wait; what must not move stays (see sigma savings)")
+	flags.StringVar(&a.after, "after", "", "with --present: the present after these moves, a file of sigma rebalance")
 }

@@ -11,6 +11,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sigma-scheduler/sigma/internal/durable"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // Exit codes.
@@ -82,6 +85,9 @@ type app struct {
 	// errors of the command line.
 	running     bool
 	maxUnpacked size
+	// present reads traces as their present, see [savings.Present].
+	present bool
+	after   string // file of moves before it
 }
 
 // A usageError is wrong use of a command.
@@ -93,6 +99,19 @@ func (e *usageError) Unwrap() error { return e.err }
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // do wraps a command's function and notes that it was reached.
+// writeReport writes results as a page, if it has a path, and to standard output: as JSON, or described in text.
+func (a *app) writeReport(results any, described *sheet.Report, format, page string) error {
+	if page != "" {
+		if err := durable.WriteFile(page, described.HTML); err != nil {
+			return err
+		}
+	}
+	if format == "json" {
+		return sheet.JSON(a.stdout, results)
+	}
+	return described.Text(a.stdout)
+}
+
 func (a *app) do(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.running = true

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sigma": func() { Main(Program{}) }, "nats-server": natsServer})
+	testscript.Main(m, map[string]func(){"sigma": func() { Main(Program{}) }, "kubectl-sigma": func() { Main(Program{}) }, "nats-server": natsServer})
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -37,7 +40,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("PORT", port)
 			return err
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "gaps": gaps},
 	})
 }
 
@@ -59,6 +62,27 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// gaps writes a trace of a folder without the samples of a share of its time: gaps 0.5 from to.
+func gaps(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: gaps share from to")
+	}
+	share, err := strconv.ParseFloat(args[0], 64)
+	ts.Check(err)
+	t, err := trace.Load(ts.MkAbs(args[1]))
+	ts.Check(err)
+	u, err := t.Usage()
+	ts.Check(err)
+	for _, s := range u.Series {
+		for i := range int(share * float64(len(s.Values))) {
+			s.Values[len(s.Values)-1-i] = float32(math.NaN())
+		}
+	}
+	t.SetUsage(u)
+	t.Name = args[2]
+	ts.Check(t.Write(ts.MkAbs(args[2])))
 }
 
 // An interrupted training saves the best so far and exits with 130; the same
@@ -121,13 +145,33 @@ func TestComparisonInterrupted(t *testing.T) {
 	require.Empty(t, out.String())
 }
 
+// writeSizes writes a trace of n items of sizes 20 to 100 for bins of 150, whose optimum is hard to prove.
+func writeSizes(t *testing.T, dir string, n int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 5))
+	apps, events := "app,group,types,size,max_per_machine,spread_min,expected,lifetime\n", "time,kind,request,app,count\n"
+	for size := 20; size <= 100; size++ {
+		apps += fmt.Sprintf("%d,,,%d,,,,\n", size, size)
+	}
+	for i := range n {
+		events += fmt.Sprintf("%d,create,r%d,%d,1\n", i, i, 20+rng.IntN(81))
+	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	for name, text := range map[string]string{
+		"trace.yaml":   "name: sizes\ndimensions: [size]\nfleet: open\n",
+		"machines.csv": "machine,type,count,cost,size\nbin,bin,,1,150\n",
+		"apps.csv":     apps, "events.csv": events, "rules.csv": "app,other,max\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+}
+
 // An interrupted plan is written as far as it came: complete, if not as good.
 func TestPlanInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	path, file := filepath.Join(dir, "trace"), filepath.Join(dir, "placements.csv")
 	var out, errs bytes.Buffer
-	require.Equal(t, exitOK, run(t.Context(), []string{"generate", "weibull", "--set", "n=2000", "--out", path}, &out, &errs), errs.String())
-	out.Reset()
+	writeSizes(t, path, 2000)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, exitInterrupted, run(ctx, []string{"plan", "--trace", path, "--placements", file, "--steps", "1000000000"}, &out, &errs), errs.String())

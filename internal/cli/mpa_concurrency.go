@@ -24,9 +24,21 @@ func (a *app) mpaConcurrency() *cobra.Command {
 		Use:   "concurrency",
 		Short: "Learn how many requests a pod can take at once, and at what rate",
 	}
-	cmd.AddCommand(a.mpaConcurrencyRecommend(), a.mpaConcurrencyLearn())
+	cmd.AddCommand(a.mpaConcurrencyRecommend(), a.mpaConcurrencyLearn(), a.mpaConcurrencyCompare())
 	a.group(cmd)
 	return cmd
+}
+
+// mpaConcurrencyCompare refers to the laboratory's command that replaces it.
+func (a *app) mpaConcurrencyCompare() *cobra.Command {
+	return &cobra.Command{
+		Use:                "compare",
+		Hidden:             true,
+		DisableFlagParsing: true, // those of the laboratory's command
+		RunE: func(_ *cobra.Command, args []string) error {
+			return usagef("the comparison of learners is a command of the laboratory: make lab && bin/%s", strings.Join(append([]string{"sigma-lab contest"}, args...), " "))
+		},
+	}
 }
 
 func learnersHelp() string {

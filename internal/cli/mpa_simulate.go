@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/scaling"
 	"github.com/sigma-scheduler/sigma/mpa/agents"
@@ -81,15 +79,7 @@ The same flags give the same figures. ± is half of the 95 % interval over seeds
 			if err != nil {
 				return err
 			}
-			if f.page != "" {
-				if err := durable.WriteFile(f.page, func(w io.Writer) error { return report.HTML(w, comparison) }); err != nil {
-					return err
-				}
-			}
-			if f.format == "json" {
-				return report.JSON(a.stdout, comparison)
-			}
-			return report.Table(a.stdout, comparison)
+			return a.writeReport(comparison, comparison.Report(), f.format, f.page)
 		}),
 	}
 	flags := cmd.Flags()

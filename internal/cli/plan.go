@@ -16,6 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/cputime"
 	"github.com/sigma-scheduler/sigma/internal/plural"
+	"github.com/sigma-scheduler/sigma/internal/savings"
 )
 
 type planFlags struct {
@@ -24,6 +25,9 @@ type planFlags struct {
 	format     string
 	at         string
 	repack     bool
+	anyNumber  bool
+	anyType    bool
+	without    string
 	timing     bool
 	quiet      bool
 	effort     float64
@@ -71,7 +75,7 @@ written too, and the exit code is 1.`,
 			if err := required(cmd, "trace"); err != nil {
 				return err
 			}
-			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove"), onlyWith(cmd, "deadline", "object"), onlyWith(cmd, "namespace", "manifests"), onlyWith(cmd, "app-label", "manifests")); err != nil {
+			if err := cmp.Or(oneOf("format", f.format, "table", "json"), onlyWith(cmd, "prove-seconds", "prove"), onlyWith(cmd, "deadline", "object"), onlyWith(cmd, "without", "present"), onlyWith(cmd, "namespace", "manifests"), onlyWith(cmd, "app-label", "manifests")); err != nil {
 				return err
 			}
 			if f.Steps < 1 || f.Starts < 1 || f.Workers < 1 {
@@ -86,6 +90,7 @@ written too, and the exit code is 1.`,
 			if err := cmp.Or(findSolver(f.prove), regular("placements", f.placements), regular("mps", f.mps), f.site.check(f.repack)); err != nil {
 				return err
 			}
+			a.present = a.present && f.without == "" // see freer
 			traces, err := a.loadTraces(f.paths)
 			if err != nil {
 				return err
@@ -118,6 +123,12 @@ written too, and the exit code is 1.`,
 	flags.StringVar(&f.site.AppLabel, "app-label", "", "with --manifests: as for the snapshot, the label whose value is a pod's app")
 	flags.StringVar(&f.at, "at", "", "plan the items that live at a time in seconds, or at the peak")
 	flags.BoolVar(&f.repack, "repack", false, "place the items of placed.csv again")
+	a.presentFlag(flags)
+	cmd.MarkFlagsMutuallyExclusive("present", "repack")
+	flags.BoolVar(&f.anyNumber, "any-number", false, "also plan as if there were any number of each kind of machine; of spot nodes no more than there are")
+	flags.BoolVar(&f.anyType, "any-type", false, "plan as --any-number, and also with each instance type of the price list of the trace's cluster, in the pools that exist")
+	flags.StringVar(&f.without, "without", "", "also plan without a constraint that sigma savings names, as 'spread of all pods'; with --present")
+	cmd.MarkFlagsMutuallyExclusive("any-number", "any-type", "without")
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.IntVar(&f.Steps, "steps", plan.DefaultSteps, "steps of each search in a fleet of one size")
 	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches; the best counts, and one that meets the bound is the last")
@@ -140,9 +151,27 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 		if i > 0 && ctx.Err() != nil {
 			break
 		}
+		t, freer, name, err := f.freer(t)
+		if err != nil {
+			return err
+		}
+		var base *compare.PlanReport
+		if freer != nil { // only the second one is written
+			of := f
+			of.placements, of.site.object.Path = "", ""
+			p, err := a.planOne(ctx, t, of)
+			if err != nil {
+				return err
+			}
+			plans, base, t = append(plans, p), &p, freer
+		}
 		p, err := a.planOne(ctx, t, f)
 		if err != nil {
 			return err
+		}
+		if base != nil {
+			p.Trace.Name += " " + name
+			p.SaveFrom(base)
 		}
 		plans = append(plans, p)
 	}
@@ -156,6 +185,27 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 		return interrupted("%s holds the best plan so far", f.placements)
 	}
 	return interrupted("%d of %s planned, the last one not to the end", len(plans), plural.Of(len(traces), "trace"))
+}
+
+// freer returns the trace to plan, and the same with any number of machines, or without a constraint; nil = neither
+// flag is set.
+func (f *planFlags) freer(t *trace.Trace) (base, freer *trace.Trace, name string, err error) {
+	switch {
+	case f.anyNumber:
+		freer, err = savings.AnyNumber(t)
+		return t, freer, "with any number of each kind", err
+	case f.anyType:
+		if base, err = savings.AnyNumber(t); err == nil {
+			freer, err = savings.AnyType(t)
+		}
+		return base, freer, "with any type", err
+	case f.without != "":
+		if freer, err = savings.Without(t, f.without); err == nil {
+			base, err = savings.Present(t, "")
+		}
+		return base, freer, "without " + f.without, err
+	}
+	return t, nil, "", nil
 }
 
 func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare.PlanReport, error) {
@@ -188,6 +238,9 @@ func (a *app) planOne(ctx context.Context, t *trace.Trace, f planFlags) (compare
 		return compare.PlanReport{}, err
 	}
 	out := p.Report(head)
+	if out.Use, err = p.Use(); err != nil {
+		return compare.PlanReport{}, err
+	}
 	if f.timing {
 		out.Plan.Seconds = cputime.Process() - began
 	}

@@ -9,16 +9,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	moves "github.com/sigma-scheduler/sigma/binpack/plan/defrag"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/defrag"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/plural"
-	"github.com/sigma-scheduler/sigma/internal/rebalance"
 )
 
 type rebalanceFlags struct {
 	path, placements, out, format, picture string
 	moves, objective, prices               string
 	quiet                                  bool
-	rebalance.Options
+	defrag.Options
 }
 
 func (a *app) rebalance() *cobra.Command {
@@ -60,7 +64,7 @@ for. Alone it empties no machine.`,
 			if err != nil {
 				return err
 			}
-			start, err := rebalance.OpenStart(t, f.placements, f.prices)
+			start, err := defrag.OpenStart(t, f.placements, f.prices)
 			if err != nil {
 				return err
 			}
@@ -109,8 +113,12 @@ func (f *rebalanceFlags) complete(cmd *cobra.Command) error {
 	return nil
 }
 
-func (a *app) rebalanceFrom(ctx context.Context, start *rebalance.Start, f rebalanceFlags) error {
+func (a *app) rebalanceFrom(ctx context.Context, start *defrag.Start, f rebalanceFlags) error {
 	r, err := a.search(ctx, start, f)
+	if err != nil {
+		return err
+	}
+	risk, err := rebalanceRisk(start.Trace, r)
 	if err != nil {
 		return err
 	}
@@ -118,9 +126,9 @@ func (a *app) rebalanceFrom(ctx context.Context, start *rebalance.Start, f rebal
 		return err
 	}
 	if f.format == "json" {
-		err = a.json(r)
-	} else {
-		err = r.Print(a.stdout)
+		err = a.json(rebalanceReport{r, risk})
+	} else if err = r.Print(a.stdout); err == nil && risk.After != nil {
+		_, err = fmt.Fprintf(a.stdout, "\nby use    before: %s\n          after:  %s\n", risk.Before.Text(), risk.After.Text())
 	}
 	if f.picture != "" && err == nil {
 		err = durable.WriteFile(f.picture, func(out io.Writer) error { return drawMoves(out, r) })
@@ -138,11 +146,38 @@ func (a *app) rebalanceFrom(ctx context.Context, start *rebalance.Start, f rebal
 }
 
 // search looks for moves by the objective.
-func (a *app) search(ctx context.Context, start *rebalance.Start, f rebalanceFlags) (*rebalance.Result, error) {
+func (a *app) search(ctx context.Context, start *defrag.Start, f rebalanceFlags) (*defrag.Result, error) {
 	show := a.newProgress(0, "attempt", f.quiet)
 	defer show.end()
 	f.Watch = func(attempts, moves, freed int) {
 		show.set(attempts, fmt.Sprintf("%s, %s freed", plural.Of(moves, "move"), plural.Of(freed, "machine")))
 	}
-	return rebalance.Search(ctx, start, f.Options)
+	return defrag.Search(ctx, start, f.Options)
+}
+
+// A rebalanceReport is the result with the risk of traces by use.
+type rebalanceReport struct {
+	*defrag.Result
+	beforeAndAfter
+}
+
+type beforeAndAfter struct {
+	Before *report.Use `json:"use_before,omitempty"`
+	After  *report.Use `json:"use_after,omitempty"`
+}
+
+func rebalanceRisk(t *trace.Trace, r *defrag.Result) (risk beforeAndAfter, err error) {
+	for _, one := range []struct {
+		after bool
+		use   **report.Use
+	}{{false, &risk.Before}, {true, &risk.After}} {
+		var list []compare.Standing
+		r.Placed(one.after, func(request, number int32, it *moves.Item) {
+			list = append(list, compare.Standing{Request: request, Number: number, Line: it.Line, Index: it.Index, Devices: it.Devices})
+		})
+		if *one.use, err = compare.UseOfPlacement(t, list); err != nil {
+			return risk, err
+		}
+	}
+	return risk, nil
 }

@@ -3,47 +3,27 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
-
-	"github.com/sigma-scheduler/sigma/internal/rebalance"
+	"github.com/sigma-scheduler/sigma/internal/defrag"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 // drawMoves draws the machines freed against the items moved, in % of those on machines, as
 // an SVG: by these moves, by a drain without swaps, and at most.
-func drawMoves(out io.Writer, r *rebalance.Result) error {
+func drawMoves(out io.Writer, r *defrag.Result) error {
 	const points = 500
-	var lines [3]plotter.XYs
+	c := sheet.LineChart{
+		ID: "moves", Title: "Machines freed by moves", Axis: "machines freed", Unit: "items moved, %", Limit: math.NaN(),
+		Lines: []sheet.Line{{Label: "these moves"}, {Label: "drain without swaps"}, {Label: "at most"}},
+	}
 	for _, n := range steps(r.Emptying(), points) {
 		p := r.After(n)
 		for i, freed := range []int{p.Freed, p.DrainFreed, p.Most} {
-			lines[i] = append(lines[i], plotter.XY{X: p.Percent, Y: float64(freed)})
+			c.Lines[i].Points = append(c.Lines[i].Points, sheet.Point{Time: p.Percent, Value: float64(freed)})
 		}
 	}
-	p := plot.New()
-	p.Title.Text = fmt.Sprintf("%d items on %d machines, bound %d", r.Items, r.MachinesBefore, r.Bound)
-	p.X.Label.Text, p.Y.Label.Text = "items moved, %", "machines freed"
-	p.Legend.Top, p.Legend.Left = true, true
-	p.Add(plotter.NewGrid())
-	for i, name := range []string{"these moves", "drain without swaps", "at most"} {
-		line, err := plotter.NewLine(lines[i])
-		if err != nil {
-			return err
-		}
-		line.StepStyle = plotter.PostStep
-		line.LineStyle = draw.LineStyle{Color: plotutil.Color(i), Dashes: plotutil.Dashes(i), Width: vg.Points(1.5)}
-		p.Add(line)
-		p.Legend.Add(name, line)
-	}
-	canvas := vgsvg.New(16*vg.Centimeter, 10*vg.Centimeter)
-	p.Draw(draw.New(canvas))
-	_, err := canvas.WriteTo(out)
-	return err
+	return sheet.Image(out, sheet.Chart{Plot: c, Caption: fmt.Sprintf("%d items on %d machines, bound %d", r.Items, r.MachinesBefore, r.Bound)})
 }
 
 // steps are numbers of moves from 0 to the end, at most so many.

@@ -32,7 +32,6 @@ type recordFlags struct {
 	cluster clusterFlags
 	out     string
 	lasting time.Duration
-	until   string // time of day
 	days    int
 	size    size
 	priced  *kube.Prices
@@ -49,9 +48,9 @@ UTC as a trace: DIR/segments/traces is a folder of traces for "sigma tune" and "
 events go to DIR/decisions.jsonl, a decision log without decisions, which sigma-pilot follows as it
 follows a scheduler's. Memory and disk are bounded: what stands now is kept, and --days and --size.
 
-It ends after --watch, at --until or after an interrupt. The same command goes on: what changed meanwhile is recorded at
+It ends after --watch or an interrupt. The same command goes on: what changed meanwhile is recorded at
 that moment, and a day that was not watched for more than 15 minutes has a gap and no trace.`,
-		Example: "  sigma record --out record\n  sigma record --out record --until 23:58 --days 28 --context production\n  sigma tune --trace record/segments/traces --out policy.yaml",
+		Example: "  sigma record --out record\n  sigma record --out record --days 28 --context production\n  sigma tune --trace record/segments/traces --out policy.yaml",
 		Args:    noArgs,
 		RunE: a.do(func(cmd *cobra.Command, _ []string) error {
 			if err := required(cmd, "out"); err != nil {
@@ -60,15 +59,14 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 			switch {
 			case f.lasting < 0 || f.lasting == 0 && cmd.Flags().Changed("watch"):
 				return usagef("--watch %v: want more than 0", f.lasting)
-			case f.lasting > 0 && f.until != "":
-				return usagef("--watch and --until: want one of them")
 			case f.days < 1:
 				return usagef("--days %d: want 1 or more", f.days)
 			}
-			end, err := f.end(time.Now())
-			if err != nil {
-				return err
+			end := time.Unix(math.MaxInt32, 0)
+			if f.lasting > 0 {
+				end = time.Now().Add(f.lasting)
 			}
+			var err error
 			if f.priced, err = kube.ReadPrices(f.cluster.prices); err != nil {
 				return err
 			}
@@ -82,51 +80,11 @@ that moment, and a day that was not watched for more than 15 minutes has a gap a
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "folder to record to")
 	flags.DurationVar(&f.lasting, "watch", 0, "how long to record (default until an interrupt)")
-	flags.StringVar(&f.until, "until", "", "record until a time of day in UTC, such as 23:58; after one of the last five minutes of a day there is nothing to do before midnight")
 	flags.IntVar(&f.days, "days", 60, "days to keep; the oldest go first")
 	flags.Var(&f.size, "size", "bytes of days to keep; the oldest go first")
 	quietFlag(flags, &f.quiet)
 	f.cluster.add(flags)
 	return cmd
-}
-
-// goesOn reports a difference from the existing record: days of both would be one trace.
-func (f *recordFlags) goesOn(s *ledger.Start) error {
-	switch {
-	case s == nil:
-		return nil
-	case s.AppLabel != f.cluster.appLabel:
-		return fmt.Errorf("--app-label %q: the record was begun with %q", f.cluster.appLabel, s.AppLabel)
-	case s.Fleet != f.cluster.fleet:
-		return fmt.Errorf("--fleet %s: the record was begun with %s", f.cluster.fleet, s.Fleet)
-	case s.Currency != f.priced.Unit():
-		return fmt.Errorf("--prices: in %q, and the record was begun in %q", f.priced.Unit(), s.Currency)
-	}
-	return nil
-}
-
-// late is how long before midnight an end means that nothing is to be done before midnight.
-const late = 5 * time.Minute
-
-// end is the time at which to end. A Job of each day that is begun again, or by hand, ends
-// with the day.
-func (f *recordFlags) end(now time.Time) (time.Time, error) {
-	switch {
-	case f.lasting > 0:
-		return now.Add(f.lasting), nil
-	case f.until == "":
-		return time.Unix(math.MaxInt32, 0), nil
-	}
-	at, err := time.Parse("15:04", f.until)
-	if err != nil {
-		return time.Time{}, usagef("--until %s: want a time of day such as 23:58", f.until)
-	}
-	day := now.UTC().Truncate(24 * time.Hour)
-	end := day.Add(time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)
-	if end.After(now) || day.AddDate(0, 0, 1).Sub(end) <= late {
-		return end, nil
-	}
-	return end.AddDate(0, 0, 1), nil
 }
 
 // recordDays records until the time is over or an interrupt.
@@ -136,12 +94,8 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 	}
 	path := filepath.Join(f.out, recordLog)
 	now := time.Now()
-	if !end.After(now) {
-		_, err := fmt.Fprintf(a.stdout, "%s: it is past %s: nothing to record\n", f.out, end.Format(time.RFC3339))
-		return err
-	}
 	// It holds the lock of the log: only one process makes segments.
-	r, err := snapshot.OpenStream(path, f.cluster.appLabel, f.cluster.fleet, recordRotation, now)
+	r, err := snapshot.OpenRecorder(path, f.cluster.appLabel, f.cluster.fleet, recordRotation, now)
 	if err != nil {
 		return err
 	}
@@ -156,40 +110,27 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 	if err := l.Poll(now); err != nil {
 		return err
 	}
-	if err := f.goesOn(l.Start()); err != nil {
-		return fmt.Errorf("%s: %w", f.out, err)
+	nodes := map[string]string{}
+	for _, name := range l.Nodes() {
+		nodes[name] = ""
 	}
-	r.Expect(l.Nodes())
-	show := a.newProgress(0, "arrival", f.quiet || terminalWidth(a.stderr) == 0)
-	defer show.end()
-	told := map[string]bool{}
-	tell := func(text string) {
-		if !told[text] {
-			show.print(a.stderr, text)
+	if err := r.Continue(l.Start(), nodes); err != nil {
+		return err
+	}
+	err = a.watchCluster(ctx, client, r, end, f.quiet, "", func(tell func(string)) error {
+		if err := errors.Join(l.Poll(time.Now()), l.Fault()); err != nil {
+			return err
 		}
-		told[text] = true
-	}
-	err = client.Watch(ctx, r, snapshot.Watch{
-		Until: end, Notify: func(text string) { show.print(a.stderr, text) },
-		Seen: func(t history.Tally) {
-			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s", t.Left, plural.Of(t.Nodes, "node"), plural.Of(t.Standing+t.Waiting, "pod")))
-		},
-		Save: func() error {
-			if err := errors.Join(l.Poll(time.Now()), l.Fault()); err != nil {
-				return err
+		if err := s.Complete(context.WithoutCancel(ctx)); err != nil {
+			tell(err.Error()) // it is tried again, and later events are recorded
+		}
+		for _, g := range s.List() {
+			if g.Gap != "" {
+				tell(fmt.Sprintf("%s has a gap: %s", g.Start.Format(time.DateOnly), g.Gap))
 			}
-			if err := s.Complete(context.WithoutCancel(ctx)); err != nil {
-				tell(err.Error()) // it is tried again, and later events are recorded
-			}
-			for _, g := range s.List() {
-				if g.Gap != "" {
-					tell(fmt.Sprintf("%s has a gap: %s", g.Start.Format(time.DateOnly), g.Gap))
-				}
-			}
-			return nil
-		},
+		}
+		return nil
 	})
-	show.end()
 	if err != nil {
 		return err
 	}
@@ -200,6 +141,27 @@ func (a *app) recordDays(ctx context.Context, client *snapshot.Client, f *record
 		}
 	}
 	fmt.Fprintf(a.stdout, "%s: %s without a gap, %s; in %v %d pods came and %d went\n", f.out, plural.Of(whole, "day"),
-		plural.Of(r.Tally().Nodes, "node"), time.Since(now).Round(time.Second), r.Tally().Arrived, r.Tally().Left)
+		plural.Of(r.Counts().Nodes, "node"), time.Since(now).Round(time.Second), r.Counts().Arrived, r.Counts().Departed)
 	return nil
+}
+
+// watchCluster records until the end or an interrupt. save is called now and then, with a function that prints each
+// text once.
+func (a *app) watchCluster(ctx context.Context, client *snapshot.Client, r *snapshot.Recorder, end time.Time, quiet bool, note string, save func(tell func(string)) error) error {
+	show := a.newProgress(0, "arrival", quiet || terminalWidth(a.stderr) == 0)
+	defer show.end()
+	told := map[string]bool{}
+	tell := func(text string) {
+		if !told[text] {
+			show.print(a.stderr, text)
+		}
+		told[text] = true
+	}
+	return client.Watch(ctx, r, snapshot.Watch{
+		Until: end, Notify: func(text string) { show.print(a.stderr, text) },
+		Seen: func(t history.Counts) {
+			show.set(t.Arrived, fmt.Sprintf("%d gone, %s, %s%s", t.Departed, plural.Of(t.Nodes, "node"), plural.Of(t.Placed+t.Waiting, "pod"), note))
+		},
+		Save: func() error { return save(tell) },
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/plural"
@@ -23,6 +24,7 @@ func (a *app) replay() *cobra.Command {
 		retry, repack, quiet   bool
 		choice                 policyFlags
 		moving                 movingFlags
+		nightly                string
 	)
 	cmd := &cobra.Command{
 		Use:   "replay --trace DIR --policy P | --log FILE [FILE…]",
@@ -31,6 +33,9 @@ func (a *app) replay() *cobra.Command {
 would, checks every placement with an independent checker, and prints a summary.
 With --placements it also writes one line for each item that was placed, removed or
 left out.
+
+Where usage.csv.gz lies beside the trace, the summary also has the share of node-time in
+which the items really used more than their machines have.
 
 With --log it reads the decision log of a live scheduler instead ("-" is standard
 input). It builds the cluster's state from the log, computes every decision of a
@@ -57,6 +62,12 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			if err != nil {
 				return err
 			}
+			var nights *cerebro.Nightly
+			if cmd.Flags().Changed("nightly") {
+				if nights, err = cerebro.ParseNightly(nightly); err != nil {
+					return usagef("--nightly %w", err)
+				}
+			}
 			catalog, err := choice.catalog(seed)
 			if err != nil {
 				return err
@@ -71,6 +82,21 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			if err != nil {
 				return err
 			}
+			use, err := compare.UsageOf(t, order)
+			if err != nil {
+				return err
+			}
+			if nights != nil {
+				if use == nil {
+					return usagef("--nightly follows what items use: %s has no usage.csv.gz, or not in order %d, in which items arrive at other times", path, order)
+				}
+				t = sized.Finer(t)
+				sizes, err := sized.New(t, use, sized.LeastDays(t))
+				if err != nil {
+					return err
+				}
+				nights.Demands = sizes.Demands
+			}
 			found, err := catalog.Find(name, t)
 			if err != nil {
 				return err
@@ -81,7 +107,7 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			}
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.Fallback{},
-				Repair: repair, Rebalance: rebalance,
+				Repair: repair, Rebalance: rebalance, Usage: use, Nightly: nights,
 			}
 			return a.replayTo(cmd.Context(), t, played, found, options, placements, quiet)
 		}),
@@ -96,6 +122,7 @@ the first one, and the exit code is 1. A log of several files is given in order.
 	flags.BoolVar(&repack, "repack", false, "place the items of placed.csv again, in the order of its lines")
 	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
 	moving.add(flags)
+	flags.StringVar(&nightly, "nightly", "", "count items at what they use, found anew each midnight, and move up to a share of all and of each app a day (of an app at least one), such as moves=1%,workload=25%,relief=10m (wants usage.csv.gz)")
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
 	quietFlag(flags, &quiet)
 	choice.add(flags)
@@ -143,6 +170,9 @@ func (a *app) replayTo(ctx context.Context, t, played *trace.Trace, found compar
 		if err := compare.Disproved(t, head.Deletes, found, run); err != nil {
 			return err
 		}
+	}
+	if err := compare.KnownRisk(t, compare.UseOfRun(t, run)); err != nil {
+		return err
 	}
 	compare.PrintRun(a.stdout, head, compare.Bound(played, options.Seed, options.Order, head.Moving), found, run)
 	return violated(run.Violations)

@@ -37,7 +37,7 @@ func TestDecisionLogPage(t *testing.T) {
 	}
 	require.Equal(t, 6, strings.Count(shown, "\n"))
 
-	for _, of := range []any{ledger.Event{}, ledger.Start{}, ledger.Machine{}, ledger.App{}, ledger.Rule{}, ledger.Decision{}, ledger.Change{}, ledger.Past{}, ledger.Window{}} {
+	for _, of := range []any{ledger.Event{}, ledger.Start{}, ledger.Machine{}, ledger.App{}, ledger.Rule{}, ledger.Decision{}, ledger.Change{}, ledger.Counters{}, ledger.Window{}} {
 		for field := range reflect.TypeOf(of).Fields() {
 			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 				require.Contains(t, page, "`"+name+"`", "%T", of)

@@ -19,6 +19,9 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/whatif"
 )
 
+// beginning is the group of the first command of the help.
+const beginning = "beginning"
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   a.program.name(),
@@ -26,12 +29,14 @@ func (a *app) root() *cobra.Command {
 		Long: `Sigma computes how many machines a cluster needs under different placement
 policies, and trains policies that need fewer.
 
-It works on traces: folders of plain files that hold a fleet, its applications
+Begin with "sigma savings", which prints what a cluster costs a month and where the money
+is. All else works on traces: folders of plain files that hold a fleet, its applications
 and the requests over time. Make one of a running cluster with "sigma snapshot", or
 with "sigma generate" or "sigma convert log", see what is possible with "sigma compare",
 improve with "sigma tune", which learns from a recorded history and says whether it is
 worth it, or with "sigma train".`,
-		Example: `  sigma snapshot --out snap
+		Example: `  sigma savings
+  sigma snapshot --out snap
   sigma compare --trace snap --policy current,bestfit,learned
   sigma generate small --seed 1 --out small-1
   sigma compare --trace small-1 --policy firstfit,bestfit,worstfit --orders 20
@@ -42,7 +47,8 @@ worth it, or with "sigma train".`,
 	}
 	a.group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(a.generate(), a.convert(), a.snapshot(), a.recordCommand(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.report(), a.rebalance(), a.policy(), a.mpa(), a.flow(), a.shell().DoctorCommand(), a.shell().PilotCommand(a.group), a.schema(), a.version())
+	root.AddGroup(&cobra.Group{ID: beginning, Title: "Begin here:"})
+	root.AddCommand(a.savings(), a.generate(), a.convert(), a.snapshot(), a.recordCommand(), a.replay(), a.explain(), a.compare(), a.train(), a.tune(), a.worker(), a.bound(), a.plan(), a.whatif(), a.report(), a.rebalance(), a.policy(), a.mpa(), a.flow(), a.shell().DoctorCommand(), a.shell().PilotCommand(a.group), a.schema(), a.version())
 	if more := a.program.Commands; more != nil {
 		root.AddCommand(more(Shell{Out: a.stdout, Err: a.stderr, Do: a.do, Usage: usagef})...)
 	}
@@ -62,12 +68,17 @@ func (a *app) shell() operate.Shell {
 }
 
 func (a *app) whatif() *cobra.Command {
-	return whatif.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Load: a.loadTrace, Flags: a.unpackedFlag}.Command()
+	return whatif.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Load: a.loadTrace, Flags: a.unpackedFlag, Progress: func(unit string) (set func(done, of int), end func()) {
+		show := a.newProgress(0, unit, false)
+		return func(done, of int) {
+			show.expect(of)
+			show.set(done, "")
+		}, show.end
+	}}.Command()
 }
 
 func (a *app) report() *cobra.Command {
 	cmd := reportdiff.Shell{Out: a.stdout, Do: a.do, Usage: usagef, Group: a.group}.Command()
-	cmd.AddCommand(a.shell().PageCommands()...)
 	return cmd
 }
 

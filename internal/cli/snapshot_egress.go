@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/api"
@@ -20,30 +21,28 @@ import (
 
 // sentQuery returns the traffic that each pod sent: the 95th percentile of its five-minute rates
 // over a day.
-const sentQuery = `8 * quantile_over_time(0.95, (sum by (namespace, pod) (rate(container_network_transmit_bytes_total{interface!="lo", pod!=""}[5m])))[1d:5m])`
+const sentQuery = `8 * quantile_over_time(0.95, (sum by (namespace, pod) (rate(container_network_transmit_bytes_total{interface!="lo",pod!=""%s}[5m])))[1d:5m])`
 
 // sentTimeout bounds the query: a day of every pod is read.
 const sentTimeout = 2 * time.Minute
 
 // egressFlags define whether and how a snapshot counts the traffic that pods send.
 type egressFlags struct {
-	on         bool
-	prometheus string
-	uplink     string
-	share      float64
+	on     bool
+	uplink string
+	share  float64
 }
 
 func (f *egressFlags) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.on, "egress", false, "add what pods send as the dimension egress")
-	flags.StringVar(&f.prometheus, "prometheus", "", "URL of a Prometheus with cAdvisor's metrics: what pods sent in the last day, where neither request nor annotation says it")
+	flags.BoolVar(&f.on, "egress", false, "add what pods send as the dimension egress: by request or annotation, else as they sent in the last day by --prometheus")
 	flags.StringVar(&f.uplink, "uplink", "", "what the uplink of a node can that does not say it, in bits a second, such as 10G")
 	flags.Float64Var(&f.share, "egress-share", compare.EgressShare, "part of its uplink that the pods of a node may have together")
 }
 
 // read returns nil where egress does not count.
-func (f *egressFlags) read(ctx context.Context, flags *pflag.FlagSet) (*snapshot.Egress, error) {
+func (f *egressFlags) read(ctx context.Context, flags *pflag.FlagSet, from *prometheusFlags) (*snapshot.Egress, error) {
 	if !f.on {
-		for _, name := range []string{"prometheus", "uplink", "egress-share"} {
+		for _, name := range []string{"uplink", "egress-share"} {
 			if flags.Changed(name) {
 				return nil, usagef("--%s wants --egress", name)
 			}
@@ -61,23 +60,29 @@ func (f *egressFlags) read(ctx context.Context, flags *pflag.FlagSet) (*snapshot
 		}
 		e.Uplink = podspec.Value(&q)
 	}
-	if f.prometheus == "" {
-		return e, nil
+	for _, url := range from.servers {
+		seen, err := sent(ctx, url, from.match)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(seen, e.Seen) // the first server with a pod counts
+		e.Seen = seen
 	}
-	var err error
-	e.Seen, err = sent(ctx, f.prometheus)
-	return e, err
+	return e, nil
 }
 
 // sent queries a Prometheus for the traffic that pods sent, by namespace/name.
-func sent(ctx context.Context, url string) (map[string]float64, error) {
+func sent(ctx context.Context, url, match string) (map[string]float64, error) {
 	client, err := api.NewClient(api.Config{Address: url})
 	if err != nil {
 		return nil, usagef("--prometheus %q: %v", url, err)
 	}
+	if match != "" {
+		match = "," + match
+	}
 	ctx, cancel := context.WithTimeout(ctx, sentTimeout)
 	defer cancel()
-	value, _, err := promv1.NewAPI(client).Query(ctx, sentQuery, time.Now())
+	value, _, err := promv1.NewAPI(client).Query(ctx, fmt.Sprintf(sentQuery, match), time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus %s: %w", url, err)
 	}

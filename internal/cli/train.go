@@ -17,6 +17,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/plural"
@@ -31,6 +32,7 @@ type trainFlags struct {
 	start                  string
 	out, checkpoint, curve string
 	repack, quiet          bool
+	byUse                  bool // the demands of a trace are by use
 	points                 int
 	validate               []string
 	heldOut                []*trace.Trace // of validate
@@ -141,6 +143,9 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 
 // check refuses wrong names and numbers before traces are read.
 func (f *trainFlags) check(cfg *train.Config) error {
+	if policy.ModelOf(cfg.Model) == nil && slices.Contains(policy.Laboratory, cfg.Model) {
+		return usagef("--model %s: a model of the laboratory: make lab && bin/sigma-lab train --model %s", cfg.Model, cfg.Model)
+	}
 	if err := oneOf("model", cfg.Model, policy.TrainableNames()...); err != nil {
 		return err
 	}
@@ -220,6 +225,10 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 			return usagef("trace %q was generated with the test seed %v: seeds from %d up are for tests, and neither --trace nor --validate takes them, so that results on them are held out",
 				t.Name, seed, train.FirstTestSeed)
 		}
+	}
+	f.byUse = slices.ContainsFunc(slices.Concat(cfg.Traces, f.heldOut), sized.BySize)
+	if f.byUse && len(cfg.Objectives) > 0 {
+		return usagef("--objectives: the files of a front have machines without their risk, and a trace counts items at what they use; train without it, and sigma compare prints both")
 	}
 	if cfg.Sample > len(cfg.Traces) {
 		return usagef("--sample %d: there are %s", cfg.Sample, plural.Of(len(cfg.Traces), "trace"))
@@ -309,6 +318,9 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 		return interrupted("%s holds the best so far, of %s%s", f.out, plural.Of(last.Evaluations, "evaluation"), again)
 	}
 	fmt.Fprintf(a.stdout, "%s: %s after %s\n", f.out, found, plural.Of(last.Evaluations, "evaluation"))
+	if f.byUse {
+		fmt.Fprintf(a.stdout, "the traces count items at what they use; the machines of the policy and their risk: sigma compare --trace %s --policy bestfit,%s\n", strings.Join(f.paths, " --trace "), f.out)
+	}
 	return nil
 }
 

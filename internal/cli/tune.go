@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/tune"
 	"github.com/sigma-scheduler/sigma/swarm"
@@ -32,20 +33,20 @@ func (a *app) tune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune --trace DIR --out policy.yaml",
 		Short: "Learn a policy from a recorded history, and say whether it is worth it",
-		Long: `Tune splits a history by time. It trains policies on the first part, chooses on the
-second, beside every rule that the target can run and the policy in force, and judges
-once on the third. Its verdict is one sentence: the learned policy is worth it,
-or no better than a rule, and then how to use the rule. After that it trains the chosen kind
-once more on the whole history and writes that policy, in mode shadow.
+		Long: `Tune judges policies on whole days against the policy in force (--policy). It first chooses
+among the rules that the target can run and the policy in force, which stays unless another
+costs 1 % less. Then it trains policies, and takes one only where that costs 1 % less than the
+choice. The last days judge once. The answer is one sentence: the policy that was written is
+worth it, use a rule, or keep what you have.
 
-With ten days or more, 60 % of them train, 20 % choose and 20 % judge. A shorter history
-is cut into blocks of four hours: a third trains, a sixth chooses and half judges, so
-two days are 16, 8 and 24 hours. Less than twelve hours teach nothing. Of three traces or
-more in which nothing leaves each is a block.
+Of three days or more the first half trains, the last fifth judges, and those between choose.
+Of two days the first chooses and the second judges; a single day does both. Then, as from a
+snapshot or a record of less than a day, days of roll-outs, scaling and jobs are built from the
+workloads at the end of the record. Of three traces or more in which nothing leaves each counts
+as a day.
 
 The same flags give the same bytes for any number of workers. With --checkpoint the same
-command resumes after an interrupt. Without a file to write, the answer is the name of
-a built-in rule.`,
+command resumes after an interrupt. A rule without settings needs no file, only its name.`,
 		Example: `  sigma tune --trace recorded --out policy.yaml
   sigma tune --trace monday --trace tuesday --policy installed.yaml --out policy.yaml --report verdict.html
   sigma tune --trace recorded --until 24h --out policy.yaml        # then compare on what came later
@@ -61,10 +62,13 @@ a built-in rule.`,
 			if err := oneOf("format", format, "table", "json"); err != nil {
 				return err
 			}
-			for name, n := range map[string]int{"evaluations": cfg.Evaluations, "seeds": cfg.Seeds, "workers": cfg.Workers} {
+			for name, n := range map[string]int{"evaluations": cfg.Evaluations, "workers": cfg.Workers} {
 				if n < 1 {
 					return usagef("--%s %d: want at least 1", name, n)
 				}
+			}
+			if cfg.Seeds < 0 {
+				return usagef("--seeds %d: want at least 0", cfg.Seeds)
 			}
 			if percent := cfg.PreferencesPercent; cmd.Flags().Changed("preferences-percent") && !(percent > 0 && percent <= 100) {
 				return usagef("--preferences-percent %g: want more than 0, up to 100", percent)
@@ -78,6 +82,12 @@ a built-in rule.`,
 			var err error
 			if cfg.Catalog, err = choice.catalog(cfg.Seed); err != nil {
 				return err
+			}
+			if !cmd.Flags().Changed("policy") {
+				cfg.InForce = tune.Target(target).Installed()
+			}
+			if cfg.InForce == compare.Current {
+				return usagef("--policy %s repeats past placements, which no scheduler does: name the policy in force", compare.Current)
 			}
 			if err := checkPolicies(&cfg.Catalog, cfg.InForce); err != nil {
 				return err
@@ -103,12 +113,14 @@ a built-in rule.`,
 				if err := result.Object.Save(out); err != nil {
 					return err
 				}
-				result.Chosen = out
+				if result.Better {
+					result.Chosen = out
+				}
 			} else if _, err := os.Stat(out); err == nil {
 				fmt.Fprintf(a.stderr, "nothing was written: %s is from an earlier run\n", out)
 			}
 			if page != "" {
-				if err := durable.WriteFile(page, result.HTML); err != nil {
+				if err := durable.WriteFile(page, result.Report().HTML); err != nil {
 					return err
 				}
 			}
@@ -125,12 +137,12 @@ a built-in rule.`,
 	a.unpackedFlag(flags)
 	flags.StringVar(&out, "out", "", "policy file to write")
 	flags.StringVar(&target, "for", string(tune.Live), "what is to run the policy: "+strings.Join(tune.Targets(), ", "))
-	flags.StringVar(&cfg.InForce, "policy", "learned", "policy in force, a candidate as well")
+	flags.StringVar(&cfg.InForce, "policy", "learned", "policy in force, which another has to beat; for upstream's scheduler mostallocated unless given")
 	flags.DurationVar(&from, "from", 0, "leave out what came before this time after the first event")
 	flags.DurationVar(&until, "until", 0, "leave out what came later than this after the first event, for instance 24h")
 	flags.IntVar(&cfg.Evaluations, "evaluations", 200, "budget of each training: positions to evaluate")
 	flags.Float64Var(&cfg.PreferencesPercent, "preferences-percent", 0, "also search the price of what pods prefer: how many percent more than ignoring it that may cost")
-	flags.IntVar(&cfg.Seeds, "seeds", 2, "trainings of each kind")
+	flags.IntVar(&cfg.Seeds, "seeds", 2, "trainings of each kind; 0: rules and shipped files only, in seconds")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of trainings, shuffles and draws")
 	flags.IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")
 	flags.StringVar(&cfg.Checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")

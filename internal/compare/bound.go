@@ -12,6 +12,9 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
+// clusterOrigin is source.origin of a trace of a real cluster.
+const clusterOrigin = "Kubernetes cluster"
+
 // A limit is the bound next to figures, and the bound by volume alone.
 type limit struct{ best, volume report.Bound }
 
@@ -207,7 +210,7 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	out.Currency, _ = t.Source["currency"].(string)
 	out.Seconds = seconds(t)
 	out.Standing = out.Seconds == 0
-	out.Cluster = t.Source["origin"] == "Kubernetes cluster"
+	out.Cluster = t.Source["origin"] == clusterOrigin
 	out.Zones = !slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Zone == "" })
 	expected := make([]float64, len(t.Instance.Apps))
 	for a, app := range t.Instance.Apps {

@@ -17,6 +17,7 @@ type BoundReport struct {
 	Trace  report.Trace  `json:"trace"`
 	Bound  report.Bound  `json:"bound"`
 	Bounds []MethodBound `json:"bounds"`
+	Note   string        `json:"note,omitempty"` // of traces by use
 }
 
 // A MethodBound is the bound of one method. Stopped means that more work may raise it.
@@ -33,7 +34,7 @@ type MethodBound struct {
 // linear programs.
 func NewBoundReport(ctx context.Context, t *trace.Trace, head report.Trace, work int64) BoundReport {
 	all := Bounds(ctx, t, 0, 0, bound.Options{Work: work})
-	b := BoundReport{Trace: head, Bound: ReportBound(t, all.Bound, false), Bounds: []MethodBound{}}
+	b := BoundReport{Trace: head, Bound: ReportBound(t, all.Bound, false), Bounds: []MethodBound{}, Note: NoRisk(t)}
 	for _, e := range all.Each {
 		b.Bounds = append(b.Bounds, MethodBound{e.Method, e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Stopped})
 	}
@@ -63,5 +64,13 @@ func (bounds BoundReports) Print(out io.Writer) error {
 				e.Machines, e.Cost, e.MachineSeconds, e.CostSeconds, e.Method, stopped)
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, b := range bounds {
+		if b.Note != "" {
+			fmt.Fprintf(out, "%s: %s\n", b.Trace.Name, b.Note)
+		}
+	}
+	return nil
 }

@@ -124,7 +124,7 @@ func TestNoReplayIsBelowABound(t *testing.T) {
 		traces = append(traces, randomTrace(rng))
 	}
 	for kind, set := range map[string]map[string]string{
-		"small": nil, "large": {"scale": ".05"}, "large3d": {"scale": ".05"}, "churn": {"scale": ".05", "days": "3"}, "orlib": {"n": "60"},
+		"small": nil, "large": {"scale": ".05"}, "large3d": {"scale": ".05"}, "churn": {"scale": ".05", "days": "3"},
 	} {
 		tr, err := generate.Generate(kind, 5, set)
 		require.NoError(t, err)

@@ -27,11 +27,11 @@ func careOf(found Found, t *trace.Trace) (care binpack.Care, ok bool) {
 // has just done the task.
 func (w *worker) ignoring(t task, options cerebro.Options) error {
 	found, tr := w.policies[t.trace][t.policy], w.played[t.trace]
-	care, ok := careOf(found, tr)
-	if !ok {
+	out := w.ignored[[2]int{t.trace, t.policy}]
+	if out == nil {
 		return nil
 	}
-	out := w.ignored[[2]int{t.trace, t.policy}]
+	care, _ := careOf(found, tr)
 	last := t.order == min(1, w.opt.Orders)
 	if last {
 		out.Care, out.With = care, measure.Failures(w.replayer.State())
@@ -55,6 +55,9 @@ func (w *worker) ignoring(t task, options cerebro.Options) error {
 // makeIgnored allocates the results of ignoring.
 func (c *comparison) makeIgnored() {
 	c.ignored = map[[2]int]*report.Ignoring{}
+	if c.opt.Once {
+		return
+	}
 	for t, policies := range c.policies {
 		for p, found := range policies {
 			if _, ok := careOf(found, c.played[t]); ok {

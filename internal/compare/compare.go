@@ -25,6 +25,7 @@ type Options struct {
 	// Repair and Rebalance, when set, let replays move items.
 	Repair    *cerebro.Repair
 	Rebalance *cerebro.Rebalance
+	Once      bool          // do not replay again without preferences
 	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
 	Samples   int           // points of the time series of the first order that counts; 0 = no series
 	Curves    bool          // record allocation against the arrived load
@@ -57,6 +58,14 @@ type task struct{ trace, policy, order int }
 func Run(ctx context.Context, traces []*trace.Trace, names []string, catalog Catalog, opt Options) (Result, error) {
 	c := comparison{traces: traces, opt: opt}
 	for _, t := range traces {
+		u, err := usageOf(t)
+		if err == nil {
+			_, err = UsageOf(t, opt.Orders)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		c.usage = append(c.usage, u)
 		if opt.Repack {
 			c.played = append(c.played, t.FromEmpty())
 		} else {
@@ -94,6 +103,7 @@ type comparison struct {
 	traces   []*trace.Trace // as given
 	played   []*trace.Trace // as replayed
 	policies [][]Found      // by trace
+	usage    []*trace.Usage // by trace; nil = none
 	opt      Options
 	runs     [][][]cerebro.Run // by trace, policy, order
 	points   [][][][]Point     // the same
@@ -202,6 +212,9 @@ func (w *worker) replay(t task) error {
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples
 	}
+	if t.order == 0 || atOnce(tr) {
+		options.Usage = w.usage[t.trace]
+	}
 	var curve *recorder
 	if w.opt.Curves {
 		curve = newRecorder(w.replayer)
@@ -253,7 +266,16 @@ func (c *comparison) moves() bool { return c.opt.Repair != nil || c.opt.Rebalanc
 // limit is the bound of a trace, with notes on it; no bound where items may wait, since a
 // bound of items at their times does not hold for items that arrived later.
 func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) (limit, error) {
-	name := c.traces[i].Name
+	if !c.opt.Retry {
+		if err := c.disproved(i, deletes); err != nil {
+			return limit{}, err
+		}
+	}
+	return c.limitOf(ctx, c.played[i], deletes, r)
+}
+
+func (c *comparison) limitOf(ctx context.Context, t *trace.Trace, deletes bool, r *Result) (limit, error) {
+	name := t.Name
 	if c.opt.Retry {
 		if c.opt.Plan {
 			r.add("%s: not planned in hindsight, since items may wait", name)
@@ -262,14 +284,11 @@ func (c *comparison) limit(ctx context.Context, i int, deletes bool, r *Result) 
 	}
 	opt := c.opt.Bound
 	opt.Steps, opt.Moves = c.opt.Samples > 0, c.moves()
-	l := meanBound(ctx, c.played[i], deletes, c.opt.Seed, c.opt.Orders, opt)
-	if err := c.disproved(i, deletes); err != nil {
-		return limit{}, err
-	}
+	l := meanBound(ctx, t, deletes, c.opt.Seed, c.opt.Orders, opt)
 	if c.opt.Plan && deletes {
 		r.add("%s: not planned in hindsight, since items leave; sigma plan --at plans one moment", name)
 	} else if c.opt.Plan {
-		if err := c.hindsight(ctx, c.played[i], &l.best, r); err != nil {
+		if err := c.hindsight(ctx, t, &l.best, r); err != nil {
 			return limit{}, err
 		}
 	}
@@ -284,7 +303,8 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 	var out Result
 	for i, t := range c.traces {
 		played := c.played[i]
-		head, err := Describe(t, cerebro.NewReplayer(played))
+		replayer := cerebro.NewReplayer(played)
+		head, err := Describe(t, replayer)
 		if err != nil {
 			return Result{}, err
 		}
@@ -296,6 +316,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		}
 		head.Seed, head.Orders, head.Retry = c.opt.Seed, c.opt.Orders, c.opt.Retry
 		head.Moving, head.Again = c.moves(), c.again(t)
+		if c.opt.Repack {
+			head.Ignored -= t.Kept()
+		}
 		limit, err := c.limit(ctx, i, head.Deletes, &out)
 		if err != nil {
 			return Result{}, err
@@ -312,6 +335,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 			policies = append(policies, runs)
 			for _, run := range runs.Runs {
 				out.Violations += run.Violations
+				if err := KnownRisk(t, UseOfRun(t, run)); err != nil {
+					return Result{}, err
+				}
 			}
 			out.note(found, t, runs.Runs)
 			if c.opt.Curves {
@@ -319,6 +345,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 					out.Curves = append(out.Curves, Curve{found.Name, order, head.Dimensions, points})
 				}
 			}
+		}
+		if err := c.leaveOut(ctx, played, &head, policies, replayer.Totals(), &out); err != nil {
+			return Result{}, err
 		}
 		built := report.Build(head, limit.best, policies)
 		out.Comparisons = append(out.Comparisons, built)
@@ -328,6 +357,9 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	for _, note := range report.CareNotes(out.Comparisons) {
+		out.add("%s", note)
+	}
+	for _, note := range report.UseNotes(out.Comparisons) {
 		out.add("%s", note)
 	}
 	for _, note := range report.UplinkNotes(out.Comparisons) {

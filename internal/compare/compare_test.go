@@ -102,7 +102,7 @@ func TestShippedFile(t *testing.T) {
 	run := cerebro.Run{Choices: []cerebro.Choice{{Items: 5, Choice: binpack.Choice{Name: "a.yaml", Knowledge: binpack.K0}}}}
 	var result Result
 	result.note(got, oneApp(), []cerebro.Run{run})
-	require.Equal(t, []string{"learned is a.yaml (K0)"}, result.Notes)
+	require.Equal(t, []string{"learned is a.yaml (K0, less than the K1 that it may use)"}, result.Notes)
 	run.Choices = append(run.Choices, cerebro.Choice{Items: 15, Choice: binpack.Choice{Name: "b.yaml", Knowledge: binpack.K1}})
 	run.Choices = append(run.Choices, cerebro.Choice{Items: 0, Choice: binpack.Choice{Name: "c.yaml", Knowledge: binpack.K1}})
 	result.note(got, oneApp(), []cerebro.Run{run})

@@ -17,3 +17,12 @@ func seconds(t *trace.Trace) float64 {
 	}
 	return max(0, t.Events[len(t.Events)-1].Time-from)
 }
+
+// SnapshotOrders is the default number of shuffled orders of a trace that is [Unordered].
+const SnapshotOrders = 20
+
+// Unordered reports whether a trace is a snapshot of a cluster: its items were all there at one moment, and none
+// leaves, so that the order of the file is one of luck.
+func Unordered(t *trace.Trace) bool {
+	return t.Source["origin"] == clusterOrigin && seconds(t) == 0
+}

@@ -33,9 +33,19 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	if t.Initial == 0 {
 		return
 	}
-	items := 0
-	for _, q := range t.Requests[:t.Initial] {
-		items += int(q.Count)
+	items, kept := 0, 0
+	for i, q := range t.Requests[:t.Initial] {
+		if c.opt.Repack && i < t.Kept() {
+			kept += int(q.Count)
+		} else {
+			items += int(q.Count)
+		}
+	}
+	switch {
+	case kept == 1:
+		r.add("%s: 1 item keeps its machine under every policy, since the trace lacks constraints of it", t.Name)
+	case kept > 1:
+		r.add("%s: %d items keep their machines under every policy, since the trace lacks constraints of them", t.Name, kept)
 	}
 	named := slices.ContainsFunc(c.policies[i], func(f Found) bool { return f.Name == Current })
 	the, are, them := fmt.Sprintf("the %d items of placed.csv", items), "they are", "them"
@@ -84,7 +94,13 @@ func (c *comparison) again(t *trace.Trace) int {
 	if !c.opt.Repack {
 		return 0
 	}
-	return len(fixed)
+	n := len(fixed)
+	for _, q := range t.Requests[:t.Kept()] {
+		if fixed[q.Name] != nil {
+			n--
+		}
+	}
+	return n
 }
 
 // noteBounds notes where the bound is stronger than volume alone.
@@ -123,7 +139,11 @@ func (r *Result) note(found Found, t *trace.Trace, runs []cerebro.Run) {
 		switch names, shares := choices(runs); len(names) {
 		case 0:
 		case 1:
-			r.add("%s is %s", found.Name, names[0])
+			chosen := names[0]
+			if k := found.Policy.Knowledge().String(); !strings.HasSuffix(chosen, "("+k+")") {
+				chosen = strings.TrimSuffix(chosen, ")") + ", less than the " + k + " that it may use)"
+			}
+			r.add("%s is %s", found.Name, chosen)
 		default:
 			r.add("%s: %s is %s", t.Name, found.Name, strings.Join(shares, ", "))
 		}
@@ -160,18 +180,7 @@ func choices(runs []cerebro.Run) (names, shares []string) {
 func tooLarge(in *binpack.Instance) []string {
 	var names []string
 	for _, a := range in.Apps {
-		holds := func(m binpack.MachineLine) bool {
-			if a.Types != nil && !slices.Contains(a.Types, m.Type) {
-				return false
-			}
-			for d, need := range a.Demand {
-				if need > m.Capacity[d] {
-					return false
-				}
-			}
-			return true
-		}
-		if !slices.ContainsFunc(in.Machines, holds) {
+		if !slices.ContainsFunc(in.Machines, func(m binpack.MachineLine) bool { return a.FitsEmpty(m.Type, m.Capacity) }) {
 			names = append(names, a.Name)
 		}
 	}

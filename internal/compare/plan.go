@@ -61,6 +61,7 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt plan.Options) (*Plan, erro
 		return nil, err
 	}
 	if p.Proven {
+		p.Bound.Cost = min(p.Bound.Cost, p.Cost) // which differ by the rounding of sums at most
 		p.Bound.Optimal = &p.Cost
 	}
 	return p, nil
@@ -68,7 +69,7 @@ func NewPlan(ctx context.Context, t *trace.Trace, opt plan.Options) (*Plan, erro
 
 // take copies a packing into the plan.
 func (p *Plan) take(packing *plan.Packing) error {
-	p.Cost = packing.Cost
+	p.Cost = costOf(p.t.Instance, packing, len(p.standing))
 	if err := p.place(p.t, packing, p.standing); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,6 +19,18 @@ type PlanReport struct {
 	Trace report.Trace `json:"trace"`
 	Bound report.Bound `json:"bound"`
 	Plan  Planned      `json:"plan"`
+	Use   *report.Use  `json:"use,omitempty"` // the risk of a trace by use
+	// Saves is the money a month that it costs less than the plan before it; nil where that is of no interest, or one of
+	// the two leaves items out, or the trace has no prices.
+	Saves *float64 `json:"saves_per_month,omitempty"`
+}
+
+// SaveFrom sets the money that a plan saves on another one.
+func (p *PlanReport) SaveFrom(base *PlanReport) {
+	if p.Trace.Currency != "" && p.Plan.Unplaced+base.Plan.Unplaced == 0 {
+		const monthHours = 730 // 365 days ÷ 12
+		p.Saves = new(math.Round(100*monthHours*(base.Plan.Cost-p.Plan.Cost)) / 100)
+	}
 }
 
 // Planned are the figures of a plan.
@@ -36,7 +49,7 @@ type Planned struct {
 // Report returns the figures of a plan of the trace that head describes.
 func (p *Plan) Report(head report.Trace) PlanReport {
 	head.Ignored, head.Again = p.Ignored(), p.Again()
-	out := PlanReport{head, p.Bound, Planned{
+	out := PlanReport{Trace: head, Bound: p.Bound, Plan: Planned{
 		Machines: p.Machines, Cost: p.Cost, AllocationRate: map[string]float64{},
 		Standing: p.Standing, Placed: p.Placed, Unplaced: p.Unplaced, Proven: p.Proven,
 	}}
@@ -105,7 +118,50 @@ func (plans Plans) Print(out io.Writer, timing bool) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%d\t%.6g\t%s\t%d%s\t%s\n", p.Trace.Name, p.Plan.Placed+p.Plan.Unplaced+p.Plan.Standing, p.Plan.Machines, p.Plan.Cost,
 			p.Bound.Machines, p.Bound.Cost, p.Bound.Method, p.Plan.Unplaced, seconds, report.Qualified(p.Plan.result(), p.Trace.Ignored, p.Trace.Again))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if p.Saves != nil {
+			fmt.Fprintf(out, "%s saves %.2f %s a month\n", p.Trace.Name, *p.Saves, p.Trace.Currency)
+		}
+		if p.Use != nil {
+			fmt.Fprintf(out, "%s by use: %s\n", p.Trace.Name, p.Use.Text())
+		}
+	}
+	return nil
+}
+
+// Use is the risk of the plan of a trace by use; nil of others.
+func (p *Plan) Use() (*report.Use, error) {
+	var list []Standing
+	next := make([]int32, len(p.t.Requests))
+	for _, s := range p.t.Placed {
+		for range s.Count {
+			list = append(list, Standing{s.Request, next[s.Request], s.Line, s.Index, s.Devices})
+			next[s.Request]++
+		}
+	}
+	byName := map[string]int32{}
+	for i, q := range p.t.Requests {
+		byName[q.Name] = int32(i)
+	}
+	names := trace.NewMachineNames(p.t.Instance)
+	for _, item := range p.Placements {
+		if item.Kind == trace.Unplaced {
+			continue
+		}
+		line, index, err := names.Parse(item.Machine)
+		if err != nil {
+			return nil, err
+		}
+		devices, err := trace.ParseDevices(p.t.Instance, item.Devices)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Standing{byName[item.Request], int32(item.Item), line, index, devices})
+	}
+	return UseOfPlacement(p.t, list)
 }
 
 // mostLeftOut are the apps that an error names.

@@ -88,6 +88,17 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 			line("allocation", "%s %.4f", name, run.AllocationRate[d])
 		}
 	}
+	if u := report.UseOf(head, run); u != nil {
+		line("by use", "%s (%.0f node-hours)", u.Text(), u.NodeHours)
+		line("nodes", "mean %.2f, most %d", u.MeanMachines, u.MostMachines)
+		switch m := u.MovesByUse; {
+		case m == nil:
+		case m.Allowed == 0:
+			line("moves", "none: that share of the items is less than one move a day")
+		default:
+			line("moves", "%d at night, %d at once, at most %.2f %% of the items a day", m.Nights, m.AtOnce, m.MostOfDay)
+		}
+	}
 	line("fragment", "%.4f", run.Fragment)
 	for _, cause := range slices.Sorted(maps.Keys(run.Fallbacks)) {
 		line("fallback", "%s: %d", cause, run.Fallbacks[cause])

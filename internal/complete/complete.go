@@ -172,7 +172,6 @@ var known = map[string]values{
 	"mpa concurrency learn --admin": free,
 	"mpa concurrency learn --url":   free,
 	"policy apply --name":           free,
-	"report publish --optional":     anyFile,
 	"mpa retrain --policy":          cobra.NoFileCompletions,
 	"mpa retrain --result":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 	"mpa retrain --uid":             cobra.NoFileCompletions,
@@ -204,6 +203,7 @@ var known = map[string]values{
 	"--traces":             folders,
 	"--out":                anyFile,
 	"record --out":         folders,
+	"--history":            folders,
 	"train --out":          yaml,
 	"tune --out":           yaml,
 	"mpa train --out":      yaml,
@@ -215,6 +215,7 @@ var known = map[string]values{
 	"--manifests":          anyFile,
 	"--placements":         csv,
 	"--prices":             csv,
+	"--after":              csv,
 	"--sizes":              csv,
 	"--curve":              csv,
 	"train --log":          csv,
@@ -236,6 +237,6 @@ var known = map[string]values{
 	"--nats-password-file": anyFile,
 
 	"whatif --app": free, "--add": free, "--without": free, "--nodes": free, "--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
-	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--prometheus": free, "--uplink": free, "--rate": free, "--policy-name": free, "--rebalance": free,
-	"--repair": free, "--request": free, "--scheduler": free, "--set": free, "--size": free, "--until": free,
+	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--prometheus": free, "--prometheus-match": free, "--uplink": free, "--rate": free, "--policy-name": free, "--rebalance": free,
+	"--nightly": free, "--renamed": free, "--repair": free, "--request": free, "--scheduler": free, "--set": free, "--size": free, "--until": free,
 }

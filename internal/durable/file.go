@@ -25,6 +25,14 @@ func WriteFile(path string, write func(w io.Writer) error) error {
 	return f.Commit()
 }
 
+// WriteBytes replaces the content of the file at path, as [WriteFile] does.
+func WriteBytes(path string, content []byte) error {
+	return WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
 // A File is written next to the file that it replaces when it is committed.
 type File struct {
 	path string

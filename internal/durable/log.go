@@ -2,6 +2,7 @@ package durable
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,9 +36,7 @@ func (f Format[T]) orJSON() Format[T] {
 	if f.Mine == nil {
 		f.Mine = func(text []byte) bool { return len(text) > 0 && text[0] == '{' }
 	}
-	if f.Mode == 0 {
-		f.Mode = 0o644
-	}
+	f.Mode = cmp.Or(f.Mode, 0o644)
 	return f
 }
 

@@ -71,19 +71,11 @@ func (a *Activator) leave(t testing.TB) {
 // the autoscaler.
 func (a *Activator) WaitReady(t testing.TB) {
 	t.Helper()
-	Wait(t, a.Name, func() (string, bool) {
-		if !a.Alive() {
-			t.Fatalf("%s ended", a.Name)
-		}
+	a.waitOK(t, func() (*http.Response, error) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d", a.port), nil)
 		require.NoError(t, err)
 		request.Header.Set("User-Agent", "kube-probe/1.34")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err.Error(), false
-		}
-		_ = response.Body.Close()
-		return response.Status, response.StatusCode == http.StatusOK
+		return http.DefaultClient.Do(request)
 	})
 }
 

@@ -27,7 +27,7 @@ apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- {level: Metadata, userGroups: ["system:serviceaccounts:sigma-system", "system:serviceaccounts:sigma-mpa", "system:serviceaccounts:sigma-flow", "system:serviceaccounts:sigma-loop"]}
+- {level: Metadata, userGroups: ["system:serviceaccounts:sigma-system", "system:serviceaccounts:sigma-mpa", "system:serviceaccounts:sigma-flow"]}
 - {level: None}
 `
 

@@ -22,10 +22,10 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -355,9 +355,11 @@ func (c *Cluster) Wipe(t testing.TB) {
 	}
 	Wait(t, "pods to vanish", func() (string, bool) { // a controller may still make some
 		pods := c.Pods("")
-		for _, ns := range namespacesOf(pods) {
-			err := c.Client.CoreV1().Pods(ns).DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{})
-			require.NoError(t, err)
+		for i, pod := range pods { // by namespace
+			if i == 0 || pod.Namespace != pods[i-1].Namespace {
+				err := c.Client.CoreV1().Pods(pod.Namespace).DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{})
+				require.NoError(t, err)
+			}
 		}
 		return fmt.Sprintf("%d left", len(pods)), len(pods) == 0
 	})
@@ -395,47 +397,22 @@ func (c *Cluster) kinds(t testing.TB) (namespaced, global []schema.GroupVersionR
 		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	}
 	global = []schema.GroupVersionResource{{Version: "v1", Resource: "nodes"}}
-	definitions, err := c.Dynamic.Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	}).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+	definitions, err := c.Dynamic.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
 	require.NoError(t, err)
 	for _, d := range definitions.Items {
-		var spec struct {
-			Group string `json:"group"`
-			Scope string `json:"scope"`
-			Names struct {
-				Plural string `json:"plural"`
-			} `json:"names"`
-			Versions []struct {
-				Name   string `json:"name"`
-				Served bool   `json:"served"`
-			} `json:"versions"`
+		var crd apiextensionsv1.CustomResourceDefinition
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &crd))
+		of := &crd.Spec
+		i := slices.IndexFunc(of.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
+		if i < 0 {
+			continue
 		}
-		content, _, err := unstructured.NestedMap(d.Object, "spec")
-		require.NoError(t, err)
-		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(content, &spec))
-		for _, version := range spec.Versions {
-			if !version.Served {
-				continue
-			}
-			kind := schema.GroupVersionResource{Group: spec.Group, Version: version.Name, Resource: spec.Names.Plural}
-			if spec.Scope == "Namespaced" {
-				namespaced = append(namespaced, kind)
-			} else {
-				global = append(global, kind)
-			}
-			break
+		kind := schema.GroupVersionResource{Group: of.Group, Version: of.Versions[i].Name, Resource: of.Names.Plural}
+		if of.Scope == apiextensionsv1.NamespaceScoped {
+			namespaced = append(namespaced, kind)
+		} else {
+			global = append(global, kind)
 		}
 	}
 	return namespaced, global
-}
-
-func namespacesOf(pods []*v1.Pod) []string {
-	var names []string
-	for _, pod := range pods {
-		if !slices.Contains(names, pod.Namespace) {
-			names = append(names, pod.Namespace)
-		}
-	}
-	return names
 }

@@ -182,9 +182,7 @@ func (l *landings) build(of *drawn) {
 // those of every second Deployment, then a random number of each. It reports whether a pod is left.
 func (l *landings) scale(of *drawn, rng *rand.Rand) bool {
 	if l.scaled {
-		for _, d := range of.Deployments {
-			l.replicas(d, *d.Spec.Replicas)
-		}
+		l.renew(of)
 	}
 	runs := l.settle()
 	pods := 0
@@ -216,6 +214,24 @@ func (l *landings) scale(of *drawn, rng *rand.Rand) bool {
 		return fmt.Sprintf("%d of %d run", runs, len(list)), runs == pods && len(list) == pods
 	})
 	return true
+}
+
+// renew replaces the Deployments by others with new names: a workload loses few pods within an hour, whatever its number of pods.
+func (l *landings) renew(of *drawn) {
+	for _, d := range of.Deployments {
+		require.NoError(l, l.c.Client.AppsV1().Deployments(d.Namespace).Delete(l.Context(), d.Name, metav1.DeleteOptions{}))
+	}
+	e2e.Wait(l, "the pods of the round before to end", func() (string, bool) {
+		n := len(l.c.Pods(""))
+		return fmt.Sprint(n), n == 0
+	})
+	for _, d := range of.Deployments {
+		d.Name += "n"
+		d.Spec.Selector.MatchLabels["workload"] = d.Name
+		d.Spec.Template.Labels["workload"] = d.Name
+		_, err := l.c.Client.AppsV1().Deployments(d.Namespace).Create(l.Context(), d, metav1.CreateOptions{})
+		require.NoError(l, err)
+	}
 }
 
 func (l *landings) replicas(d *appsv1.Deployment, n int32) {

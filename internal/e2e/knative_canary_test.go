@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 )
 
 const knativeObject = `
@@ -122,7 +123,7 @@ func (x *knativeCase) service() string {
 // another template meanwhile. The autoscaler is killed in the middle, and its parts go on as processes of
 // their own.
 func TestKnative(t *testing.T) {
-	if lack := e2e.PodsLack(); len(lack) > 0 {
+	if lack := podspace.Missing(); len(lack) > 0 {
 		if os.Getenv("SIGMA_CGROUPS") != "" {
 			t.Fatalf("SIGMA_CGROUPS is set, and what is missing: %s", strings.Join(lack, ", "))
 		}

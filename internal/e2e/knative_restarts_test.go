@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 	"github.com/sigma-scheduler/sigma/mpa/knative"
@@ -101,7 +102,7 @@ func restartFunction(pod *v1.Pod) e2e.Function {
 // recommender: it says what was learned, and of each Revision what the client saw. With SIGMA_ROUNDS it does so often,
 // and prints the rows of a table.
 func TestKnativeRestarts(t *testing.T) {
-	if lack := e2e.PodsLack(); len(lack) > 0 {
+	if lack := podspace.Missing(); len(lack) > 0 {
 		if os.Getenv("SIGMA_CGROUPS") != "" {
 			t.Fatalf("SIGMA_CGROUPS is set, and what is missing: %s", strings.Join(lack, ", "))
 		}

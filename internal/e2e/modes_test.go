@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,6 +29,9 @@ import (
 func policyYAML(t *testing.T, file, name string, replace ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "benchdata", "policies", file+".yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = os.ReadFile(filepath.Join(repository, "lab", "policies", file+".yaml"))
+	}
 	require.NoError(t, err)
 	head, _, _ := strings.Cut(string(text), "\n  provenance:")
 	replace = append([]string{"mode: shadow", "mode: live"}, replace...)

@@ -56,7 +56,7 @@ var moveFaults = []moveFault{
 	{"the pod's node dies", []moment{bindingFirst, evictingSecond}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
 		s.lose(t, s.from)
 		goOn()
-	}, "is gone|has come to the place of another"},
+	}, "is gone|took a place on node .* that was for another pod"},
 	{"a foreign pod takes the target", []moment{evictingFirst}, func(t *testing.T, _ *moveLab, s *moveSite, goOn func()) {
 		s.bare(t, "foreign", s.target(t), "1500m")
 		goOn()
@@ -389,7 +389,7 @@ func (l *moveLab) neverReplaced(t *testing.T, chains int, site func(*testing.T) 
 	}
 	return func() {
 		for _, s := range sites {
-			s.waitEnd(t, "nothing came to node")
+			s.waitEnd(t, "there has been no replacement of")
 			require.Equal(t, 1, s.watch.evictions(s.ns))
 			s.allow(t)
 			in, landed, _ := l.settle(t, s, "?")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -201,22 +202,26 @@ func (w *Workload) FeedMetricsAPI(t testing.TB) *Feed {
 
 // usage is the content of a PodMetrics.
 func (w *Workload) usage(f *Feed, s *served, window time.Duration, cores float64) map[string]any {
+	usage := containerUsage(s.pod.Spec.Containers[0].Name, f.value("cpu", cores), f.value("memory", s.memory))
+	return metricsOf(s.pod, w.now, window, usage)
+}
+
+// metricsOf is the content of a pod's PodMetrics, with the [containerUsage] of containers.
+func metricsOf(pod *v1.Pod, at time.Time, window time.Duration, containers ...any) map[string]any {
 	labels := map[string]any{}
-	for key, value := range s.pod.Labels {
+	for key, value := range pod.Labels {
 		labels[key] = value
 	}
 	return map[string]any{
-		"metadata":  map[string]any{"labels": labels},
-		"timestamp": w.now.UTC().Format(time.RFC3339),
-		"window":    window.Round(time.Millisecond).String(),
-		"containers": []any{map[string]any{
-			"name": s.pod.Spec.Containers[0].Name,
-			"usage": map[string]any{
-				"cpu":    quantity(f.value("cpu", cores), 1e9, "n"),
-				"memory": quantity(f.value("memory", s.memory), 1, ""),
-			},
-		}},
+		"metadata":   map[string]any{"labels": labels},
+		"timestamp":  at.UTC().Format(time.RFC3339),
+		"window":     window.Round(time.Millisecond).String(),
+		"containers": containers,
 	}
+}
+
+func containerUsage(name string, cores, bytes float64) any {
+	return map[string]any{"name": name, "usage": map[string]any{"cpu": quantity(cores, 1e9, "n"), "memory": quantity(bytes, 1, "")}}
 }
 
 // quantity writes an amount as a whole number of units, as Kubernetes does; NaN stays NaN.

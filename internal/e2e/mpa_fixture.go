@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -49,19 +50,12 @@ func (c *Cluster) StartMPAProgram(t testing.TB, program string, args ...string) 
 // WaitReady waits until sigma-mpa reports that it is ready, after a Restart too.
 func (m *MPA) WaitReady(t testing.TB) {
 	t.Helper()
-	Wait(t, m.Name, func() (string, bool) {
-		if !m.Alive() {
-			t.Fatalf("%s ended before it was ready", m.Name)
-		}
+	m.waitOK(t, func() (*http.Response, error) {
 		response, err := insecure.Get(m.scheme + "://" + m.health + "/readyz")
-		if err != nil {
-			if strings.Contains(err.Error(), "HTTP response to HTTPS client") {
-				m.scheme = "http"
-			}
-			return err.Error(), false
+		if err != nil && strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+			m.scheme = "http"
 		}
-		_ = response.Body.Close()
-		return response.Status, response.StatusCode == http.StatusOK
+		return response, err
 	})
 }
 
@@ -160,9 +154,7 @@ const tick = 100 * time.Millisecond
 func (c *Cluster) StartWorkload(t testing.TB, spec WorkloadSpec) *Workload {
 	t.Helper()
 	require.Positive(t, spec.CPUSeconds)
-	if spec.QueueSeconds == 0 {
-		spec.QueueSeconds = 10
-	}
+	spec.QueueSeconds = cmp.Or(spec.QueueSeconds, 10)
 	if spec.MemoryBytes == nil {
 		spec.MemoryBytes = func(float64, time.Duration) float64 { return 100 << 20 }
 	}

@@ -5,17 +5,16 @@ package e2e
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -163,20 +162,14 @@ func (c *Cluster) CreateDeployment(t testing.TB, d *appsv1.Deployment) {
 	require.NoError(t, err)
 }
 
-// parallel calls f for every item, on 16 goroutines, and returns all errors.
+// parallel calls f for every item, on 16 goroutines, and returns the first error.
 func parallel[T any](items []T, f func(T) error) error {
-	var wait sync.WaitGroup
-	errs := make([]error, len(items))
-	turns := make(chan struct{}, 16)
-	for i, item := range items {
-		turns <- struct{}{}
-		wait.Go(func() {
-			errs[i] = f(item)
-			<-turns
-		})
+	var all errgroup.Group
+	all.SetLimit(16)
+	for _, item := range items {
+		all.Go(func() error { return f(item) })
 	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
 // all yields the pods of a namespace, of all with "", in no order: waiting must not

@@ -3,11 +3,11 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,20 +30,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/podspace"
 	"github.com/sigma-scheduler/sigma/mpa/gate"
 )
-
-// PodsLack lists the features that this machine lacks for pods that are processes; nil = it has all.
-func PodsLack() (list []string) {
-	if os.Getuid() != 0 {
-		list = append(list, "root")
-	}
-	list = append(list, podspace.MissingCgroups(podspace.CgroupRoot)...)
-	if space, err := podspace.New(); err != nil {
-		list = append(list, err.Error())
-	} else {
-		_ = space.Close()
-	}
-	return list
-}
 
 // LivePods are the pods of Knative Services as processes: in a network namespace of its own each has
 // a function, in a cgroup with the container's limits, and Knative's queue-proxy with the environment
@@ -172,27 +158,21 @@ func (p *LivePods) start(d *podProcess) (err error) {
 			return fmt.Errorf("container %s: %w", c.Name, err)
 		}
 	}
-	p.mu.Lock()
-	p.pods[d.pod.UID] = d // it can be reached, and has no requests yet
-	p.mu.Unlock()
-	if err := p.await(d); err != nil {
-		p.mu.Lock()
-		delete(p.pods, d.pod.UID)
-		p.mu.Unlock()
+	// The kubelet's probe: queue-proxy answers when the function is reachable.
+	url := fmt.Sprintf("http://127.0.0.1:%d/", podspace.QueuePort)
+	if err := d.space.Await(context.Background(), url, http.Header{"K-Network-Probe": {"queue"}}); err != nil {
 		return err
 	}
 	p.mu.Lock()
-	d.ready = true
+	p.pods[d.pod.UID], d.ready = d, true
 	p.mu.Unlock()
 	return nil
 }
 
-// run starts a container. A shell waits until it is in its cgroup, as runtimes look at their quota when they begin.
+// run starts a container.
 func (p *LivePods) run(d *podProcess, c *v1.Container, program string, env []string) error {
 	memory := c.Resources.Limits.Memory().Value()
-	if memory == 0 {
-		memory = 1 << 40
-	}
+	memory = cmp.Or(memory, 1<<40)
 	name := fmt.Sprintf(cgroupPrefix+"%d-%d", os.Getpid(), p.made.Add(1))
 	group, err := podspace.NewCgroup(podspace.CgroupRoot, name, c.Resources.Limits.Cpu().AsApproximateFloat64(), memory)
 	if err != nil {
@@ -204,20 +184,10 @@ func (p *LivePods) run(d *podProcess, c *v1.Container, program string, env []str
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command("sh", "-c", `read -r _ && exec "$0"`, program)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(env, "PATH="+os.Getenv("PATH")), log, log
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
+	cmd, _, err := d.space.StartIn(group, append(env, "PATH="+os.Getenv("PATH")), log, log, program)
+	if cmd != nil {
+		d.processes = append(d.processes, cmd)
 	}
-	if err := d.space.Start(cmd); err != nil {
-		return err
-	}
-	d.processes = append(d.processes, cmd)
-	if err := group.Add(cmd.Process.Pid); err != nil {
-		return err
-	}
-	_, err = io.WriteString(stdin, "go\n")
 	return err
 }
 
@@ -232,32 +202,6 @@ func environment(c *v1.Container, pod *v1.Pod, ip string) (list []string) {
 		list = append(list, e.Name+"="+value)
 	}
 	return list
-}
-
-// await polls queue-proxy, like the kubelet's probe, until it reports that the function is reachable.
-func (p *LivePods) await(d *podProcess) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:%d/", d.ip, podspace.QueuePort), nil)
-		if err != nil {
-			return err
-		}
-		request.Header.Set("K-Network-Probe", "queue")
-		response, err := p.transport.RoundTrip(request)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = errors.New(response.Status)
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // Stop implements [Runtime]: the pod gets no more requests, and ends when those in it have been answered.
@@ -392,26 +336,11 @@ func (d *podProcess) metrics() map[string]any {
 		if err != nil {
 			return nil // it is about to go
 		}
-		containers = append(containers, map[string]any{
-			"name": name,
-			"usage": map[string]any{
-				"cpu":    quantity((u.CPU-d.cpu[name])/window.Seconds(), 1e9, "n"),
-				"memory": quantity(u.Memory, 1, ""),
-			},
-		})
+		containers = append(containers, containerUsage(name, (u.CPU-d.cpu[name])/window.Seconds(), u.Memory))
 		d.cpu[name] = u.CPU
 	}
 	if !known {
 		return nil
 	}
-	labels := map[string]any{}
-	for key, value := range d.pod.Labels {
-		labels[key] = value
-	}
-	return map[string]any{
-		"metadata":   map[string]any{"labels": labels},
-		"timestamp":  now.UTC().Format(time.RFC3339),
-		"window":     window.Round(time.Millisecond).String(),
-		"containers": containers,
-	}
+	return metricsOf(d.pod, now, window, containers...)
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,6 +204,22 @@ func (p *Process) end() {
 		_ = p.command.Process.Kill()
 		<-p.ended
 	}
+}
+
+// waitOK waits until a page of the process answers 200.
+func (p *Process) waitOK(t testing.TB, get func() (*http.Response, error)) {
+	t.Helper()
+	Wait(t, p.Name, func() (string, bool) {
+		if !p.Alive() {
+			t.Fatalf("%s ended before it was ready", p.Name)
+		}
+		response, err := get()
+		if err != nil {
+			return err.Error(), false
+		}
+		_ = response.Body.Close()
+		return response.Status, response.StatusCode == http.StatusOK
+	})
 }
 
 // Alive reports whether the process exists; a stopped one does.

@@ -8,10 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -116,6 +114,12 @@ func StartPrometheusWith(t testing.TB, rules [][]byte, targets ...string) *Prome
 
 func startPrometheus(t testing.TB, content []byte, rules [][]byte) *Prometheus {
 	t.Helper()
+	return startPrometheusAfter(t, func(string) {}, content, rules)
+}
+
+// startPrometheusAfter lets a function fill the data folder first.
+func startPrometheusAfter(t testing.TB, fill func(data string), content []byte, rules [][]byte, flags ...string) *Prometheus {
+	t.Helper()
 	program, err := prometheusProgram()
 	require.NoError(t, err)
 	name := fmt.Sprintf("prometheus-%d", processes.Add(1))
@@ -129,12 +133,14 @@ func startPrometheus(t testing.TB, content []byte, rules [][]byte) *Prometheus {
 	require.NoError(t, os.WriteFile(web, []byte(prometheusWeb), 0o600))
 	address := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
 	p := &Prometheus{URL: fmt.Sprintf("http://%s:%s@%s", prometheusUser, prometheusPassword, address)}
-	p.Process = StartProcess(t, name, program,
+	data := filepath.Join(dir, "data")
+	fill(data)
+	p.Process = StartProcess(t, name, program, append(flags,
 		"--config.file="+config,
 		"--web.config.file="+web,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--storage.tsdb.path="+data,
 		"--web.listen-address="+address,
-	)
+	)...)
 	p.WaitReady(t)
 	return p
 }
@@ -142,17 +148,7 @@ func startPrometheus(t testing.TB, content []byte, rules [][]byte) *Prometheus {
 // WaitReady waits until the server answers queries, after a Restart too.
 func (p *Prometheus) WaitReady(t testing.TB) {
 	t.Helper()
-	Wait(t, p.Name, func() (string, bool) {
-		if !p.Alive() {
-			t.Fatalf("%s ended before it was ready", p.Name)
-		}
-		response, err := insecure.Get(p.URL + "/-/ready")
-		if err != nil {
-			return err.Error(), false
-		}
-		_ = response.Body.Close()
-		return response.Status, response.StatusCode == http.StatusOK
-	})
+	p.waitOK(t, func() (*http.Response, error) { return insecure.Get(p.URL + "/-/ready") })
 }
 
 // Query returns the present value of an expression from the Prometheus at a URL.
@@ -190,15 +186,9 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 	t.Helper()
 	to, err := url.Parse(target)
 	require.NoError(t, err)
-	quiet := log.New(io.Discard, "", 0)
-	forward := &httputil.ReverseProxy{
-		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		ErrorLog: quiet,
-		// The caller must see the same as without a proxy: the connection ends.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
+	forward := transparent(to)
 	p := &FaultProxy{}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := startServer(t, false, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fault := p.fault.Load()
 		if fault == nil {
 			forward.ServeHTTP(w, r)
@@ -214,12 +204,6 @@ func StartFaultProxy(t testing.TB, target string) *FaultProxy {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		(*fault)(w, r, forward)
 	}))
-	server.Config.ErrorLog = quiet
-	server.Start()
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
 	own, err := url.Parse(server.URL)
 	require.NoError(t, err)
 	own.User = to.User

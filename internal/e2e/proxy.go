@@ -61,17 +61,10 @@ func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 	require.NoError(t, err)
 	p := &APIProxy{bound: map[string]int{}, match: binding, open: make(chan struct{}), watches: map[string]int{}, kept: map[string]chan struct{}{}}
 	close(p.open)
-	quiet := log.New(io.Discard, "", 0)
-	forward := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true},
-		FlushInterval:  -1,
-		ModifyResponse: p.answered,
-		ErrorLog:       quiet,
-		// The caller must see the same as without a proxy: the connection ends.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	forward := transparent(target)
+	forward.Transport = &http.Transport{TLSClientConfig: tls, ForceAttemptHTTP2: true}
+	forward.FlushInterval, forward.ModifyResponse = -1, p.answered
+	server := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		refused := p.refuse != nil && p.refuse(r)
 		matches := p.match(r)
@@ -88,12 +81,6 @@ func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 		}
 		forward.ServeHTTP(w, r)
 	}))
-	server.Config.ErrorLog = quiet
-	server.StartTLS() // clients show their tokens to no other server
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
 
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	require.NoError(t, err)
@@ -104,6 +91,33 @@ func (c *Cluster) StartProxy(t testing.TB, kubeconfig string) *APIProxy {
 	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*config, p.Kubeconfig))
 	return p
+}
+
+// transparent is a proxy to a URL. Its caller sees the same as without one: an error ends the connection.
+func transparent(target *url.URL) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorLog:     quiet,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+}
+
+var quiet = log.New(io.Discard, "", 0)
+
+// startServer starts a server that ends with the test, as do its connections. With TLS, clients show it their tokens.
+func startServer(t testing.TB, tls bool, handler http.Handler) *httptest.Server {
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = quiet
+	start := server.Start
+	if tls {
+		start = server.StartTLS
+	}
+	start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
 }
 
 // Match has Hold and SetLose speak of other requests than bindings.

@@ -138,6 +138,46 @@ func cordoned(t *testing.T, c *e2e.Cluster) (names []string) {
 	return names
 }
 
+// TestRebalanceUnderPressure: nodes with the taint that the node lifecycle controller gives for disk pressure get no pod by a Rebalance in
+// mode Auto and lose none, and no replacement waits for them.
+func TestRebalanceUnderPressure(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	grant(t, c, "rebalance")
+	ns := c.Namespace(t)
+	s := c.StartScheduler(t, scheduler, sigmaConfig(true, ""))
+	pods := halfFull(t, c, ns)
+	pressed := map[string]bool{}
+	for i := range 4 {
+		name := fmt.Sprintf("node-%02d", 4*i)
+		pressed[name] = true
+		c.Kubectl(t, "", "taint", "node", name, v1.TaintNodeDiskPressure+":NoSchedule")
+	}
+	before := c.Placements(ns)
+	c.Kubectl(t, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: tidy}, spec: {mode: Auto, moves: 20%, movesPerHour: 60}}", "apply", "-f", "-")
+	e2e.Wait(t, "the end", func() (string, bool) {
+		is := conditionOf(rebalanceOf(t, c, "tidy").Status.Conditions, v1alpha1.ConditionProgressing)
+		return fmt.Sprint(is), is.Reason == "Done"
+	})
+	p := rebalanceOf(t, c, "tidy").Status.Progress
+	require.Positive(t, p.Moved)
+	require.Zero(t, p.GivenUp)
+	after := c.Placements(ns)
+	require.Len(t, after, pods)
+	for name, node := range after {
+		if before[name] == "" {
+			require.False(t, pressed[node], "the replacement %s is on %s", name, node)
+		}
+	}
+	for name, node := range before {
+		if pressed[node] {
+			require.Equal(t, node, after[name], name)
+		}
+	}
+	c.RequireFits(t)
+	requireSound(t, s)
+}
+
 // TestRebalanceStops: a query of a real Prometheus above its threshold, and a pod that fits on no
 // node, each stop mode Auto before anything moves. Without them it goes on with at most two pods away, and
 // uncordons what is empty once a pod waits.

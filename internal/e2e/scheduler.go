@@ -66,17 +66,7 @@ func (c *Cluster) StartScheduler(t testing.TB, program, config string, flags ...
 // WaitReady waits until the scheduler is ready, after a Restart too.
 func (s *Scheduler) WaitReady(t testing.TB) {
 	t.Helper()
-	Wait(t, s.Name, func() (string, bool) {
-		if !s.Alive() {
-			t.Fatalf("%s ended before it was ready", s.Name)
-		}
-		response, err := insecure.Get(s.URL + "/readyz")
-		if err != nil {
-			return err.Error(), false
-		}
-		_ = response.Body.Close()
-		return response.Status, response.StatusCode == http.StatusOK
-	})
+	s.waitOK(t, func() (*http.Response, error) { return insecure.Get(s.URL + "/readyz") })
 }
 
 // Metric is the sum of the scheduler's series with that name and those labels;

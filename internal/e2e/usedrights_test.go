@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/internal/e2e"
+	"github.com/sigma-scheduler/sigma/internal/podspace"
 )
 
 // rare are rights that some account needs where no test, or not every run of it, goes, with
@@ -92,10 +93,10 @@ func TestRightsUsed(t *testing.T) {
 	pilot, err := os.ReadFile(filepath.Join(repository, "manifests", "components", "pilot", "rbac.yaml"))
 	require.NoError(t, err)
 	documents := []string{string(retraining), string(limits), string(pilot)}
-	if len(e2e.PodsLack()) == 0 { // else TestKnative was skipped
+	if len(podspace.Missing()) == 0 { // else TestKnative was skipped
 		documents = append(documents, string(knative))
 	}
-	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training", "overlays/flow-policy", "overlays/loop"} {
+	for _, folder := range []string{"overlays/second-scheduler", "overlays/extender", "mpa", "mpa/apart", "training", "overlays/flow-policy"} {
 		out, err := exec.Command(e2e.Program(t, "kubectl"), "kustomize", filepath.Join(repository, "manifests", folder)).Output()
 		require.NoError(t, err, folder)
 		documents = append(documents, string(out))

@@ -43,10 +43,10 @@ func Learn(ctx context.Context, l Lesson) (object *policy.Object, none string, e
 		return nil, "", err
 	case result.Reason != "":
 		return nil, result.Reason, nil
+	case !result.Better:
+		return nil, "nothing is better than the policy in force, " + l.InForce, nil
 	case result.Object != nil:
 		return result.Object, "", nil
-	case result.Chosen == l.InForce:
-		return nil, "the policy in force, " + l.InForce + ", is best", nil
 	}
 	object = &policy.Object{
 		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: l.Name},

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -95,9 +96,7 @@ func (m *Monitor) Until(now float64) (*Change, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found == nil {
-			found = change
-		}
+		found = cmp.Or(found, change)
 	}
 }
 
@@ -135,9 +134,7 @@ func (m *Monitor) close(end float64) (*Change, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.series[i].name, err)
 		}
-		if found == nil {
-			found = change
-		}
+		found = cmp.Or(found, change)
 	}
 	m.slot++
 	m.sums = sums{demand: make([]float64, len(m.sums.demand))}

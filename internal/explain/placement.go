@@ -219,7 +219,7 @@ func reasonText(inst *binpack.Instance, app binpack.App, r binpack.Reason) (name
 	case binpack.TooSmall:
 		name := inst.Dimensions[r.Index].Name
 		if app.Demand[r.Index] == 0 {
-			return "capacity", "more " + name + " is in use than there is: Sigma places nothing there, also what asks for none"
+			return "capacity", "more " + name + " is requested than there is: Sigma places nothing there, also what asks for none"
 		}
 		return "capacity", "too little " + name + " is free"
 	case binpack.NoDevice:

@@ -32,7 +32,12 @@ type Pod struct {
 	Elapsed  *float64 `json:"elapsed,omitempty"`
 	NoWindow string   `json:"noWindow,omitempty"`
 	Filters  []string `json:"filters,omitempty"`
-	Compared int      `json:"compared"` // candidates: in an open fleet one empty node of each kind
+	// NoPolicy: the cluster has no PlacementPolicy, and kube-scheduler's default score ranks.
+	NoPolicy bool              `json:"noPolicy,omitempty"`
+	Larger   string            `json:"larger,omitempty"`  // why the pod is larger than any node; empty = it is not
+	Holders  []snapshot.Holder `json:"holders,omitempty"` // of an extended resource that is too little
+	Next     string            `json:"next,omitempty"`    // command for a pod that waits
+	Compared int               `json:"compared"`          // candidates: in an open fleet one empty node of each kind
 	decision
 }
 
@@ -55,10 +60,16 @@ func OfPod(q *snapshot.Question, found compare.Found) (*Pod, error) {
 	}
 	v.Candidates, v.Elapsed, v.NoWindow = len(q.Allowed), elapsed, noWindow
 	v.Policy, v.File, v.Knowledge = found.Name, cmp.Or(found.File, v.File), found.Policy.Knowledge().String()
-	v.Rejected = podRejections(q)
+	v.Rejected, v.NoPolicy, v.Larger = podRejections(q), q.NoPolicy, larger(q)
+	if v.Chosen == nil {
+		v.Holders = q.Holders
+	}
+	if q.Decision == nil && q.Node == "" {
+		v.Next = next(q, v)
+	}
 	if q.Decision != nil {
 		v.Time, v.Mode = time.UnixMicro(bounded.Int(q.Time*1e6)).UTC().Format(time.RFC3339), q.Decision.Mode
-	} else if object != nil {
+	} else if object != nil && q.Active {
 		v.Mode = string(cmp.Or(object.Spec.Mode, policy.DefaultMode))
 	}
 	return v, nil
@@ -73,7 +84,7 @@ func inWindow(q *snapshot.Question, found compare.Found) (by compare.Found, elap
 	if t := q.State.Elapsed(q.State.AppIndex(q.App)); t >= 0 {
 		return found, &t, "", nil
 	}
-	by, err = PolicyOf(ledger.OutsideOf(found.Object), q)
+	by, err = PolicyOf(ledger.ClocklessPolicy(found.Object), q)
 	return by, nil, found.Name, err
 }
 
@@ -84,7 +95,7 @@ func podRejections(q *snapshot.Question) []rejection {
 	inst := state.Instance()
 	app := q.State.AppIndex(q.App)
 	counts := map[binpack.Reason]int{}
-	closed, unready := map[string]int{}, map[string]int{}
+	closed, unready, small := map[string]int{}, map[string]int{}, map[string]int{}
 	elsewhere := 0
 	for m := range int32(state.Size()) {
 		if slices.Contains(q.Allowed, m) {
@@ -92,6 +103,12 @@ func podRejections(q *snapshot.Question) []rejection {
 		}
 		name := q.State.NodeName(m)
 		why := state.Why(app, m)
+		if why.Kind == binpack.TooSmall && !why.Zone {
+			if what := tooSmall(q, m, why.Index); what != "" {
+				small[what]++
+				continue
+			}
+		}
 		switch taint := q.Unready[name]; {
 		case why.Kind == binpack.WrongType && taint != "":
 			unready["the node has the taint "+taint]++
@@ -109,6 +126,7 @@ func podRejections(q *snapshot.Question) []rejection {
 			list = append(list, rejection{reason, what, counts[what]})
 		}
 	}
+	add("capacity", small)
 	add("selector", closed)
 	add("condition", unready)
 	if elsewhere > 0 {

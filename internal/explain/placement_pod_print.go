@@ -31,7 +31,13 @@ func (v *Pod) Print(out io.Writer) error {
 	for _, text := range v.podRemarks() {
 		fmt.Fprintln(out, "\n"+text)
 	}
-	return v.printEmpties(out)
+	if err := v.printEmpties(out); err != nil {
+		return err
+	}
+	if v.Next != "" {
+		fmt.Fprintln(out, "\nnext: "+v.Next)
+	}
+	return nil
 }
 
 func (v *Pod) stateText() string {
@@ -68,6 +74,22 @@ func (v *Pod) podRemarks() []string {
 	}
 	if v.Log != nil {
 		return append(list, v.logRemarks()...)
+	}
+	if v.NoPolicy {
+		list = append(list, "The cluster has no PlacementPolicy: "+v.Policy+", the default score of kube-scheduler, ranks the nodes that its filters admit.")
+	}
+	if v.Larger != "" {
+		list = append(list, "The pod is larger than any node: "+v.Larger+".")
+	}
+	if n := len(v.Holders); n > 0 {
+		var of []string
+		for _, h := range v.Holders[:min(most, n)] {
+			of = append(of, fmt.Sprintf("%s (%s, on %s)", h.Pod, h.Amount, h.Node))
+		}
+		if n > most {
+			of = append(of, plural.Of(n-most, "other pod"))
+		}
+		list = append(list, "Pods hold "+v.Holders[0].Resource+": "+strings.Join(of, ", ")+".")
 	}
 	switch v.Mode {
 	case "shadow":

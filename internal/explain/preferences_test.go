@@ -106,12 +106,59 @@ func printedPod(t *testing.T, q *snapshot.Question) string {
 func TestResourceThatIsNotAskedFor(t *testing.T) {
 	l := cluster(t)
 	text := printedPod(t, &snapshot.Question{Pod: "shop/web-1", App: "web", State: l, Allowed: l.Fits(l.AppIndex("web"), nil)})
-	if !strings.Contains(text, "capacity 1 more fpga is in use than there is: Sigma places nothing there, also what asks for none") || strings.Contains(text, "too little") || !strings.Contains(text, "1 of 1 node in use") {
+	if !strings.Contains(text, "capacity 1 more fpga is requested than there is: Sigma places nothing there, also what asks for none") || strings.Contains(text, "too little") || !strings.Contains(text, "1 of 1 node in use") {
 		t.Error(text)
 	}
 	text = printedPod(t, &snapshot.Question{Pod: "shop/job-2", App: "job", State: l, Allowed: l.Fits(l.AppIndex("job"), nil)})
-	if !strings.Contains(text, "capacity 1 too little fpga is free") {
+	if !strings.Contains(text, "capacity 1 the pod requests more fpga than the node has") {
 		t.Error(text)
+	}
+}
+
+// A pod that waits is told why it is larger than any node, who holds what it requests, and the next command.
+func TestPodThatWaits(t *testing.T) {
+	l := cluster(t)
+	for _, e := range []*ledger.Event{
+		{Kind: ledger.KindApp, App: "huge", Spec: &ledger.App{Group: "huge", Demand: map[string]int64{"cpu": 3}}},
+		{Kind: ledger.KindApp, App: "odd", Spec: &ledger.App{Group: "odd", Demand: map[string]int64{"tpu": 1}}},
+		{Kind: ledger.KindNode, Node: "b", Machine: &ledger.Machine{Capacity: map[string]int64{"cpu": 1, "fpga": 2}}},
+		{Kind: ledger.KindPlace, Pod: "shop/web-1", UID: "2", App: "web", Node: "b"},
+	} {
+		if err := l.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(app string, change func(*snapshot.Question)) string {
+		q := &snapshot.Question{Pod: "shop/" + app + "-2", App: app, State: l, Allowed: l.Fits(l.AppIndex(app), nil)}
+		if change != nil {
+			change(q)
+		}
+		return printedPod(t, q)
+	}
+	for text, want := range map[string][]string{
+		ask("huge", nil): {
+			"capacity 2 the pod requests more cpu than the node has", "The pod is larger than any node: it requests 3 cpu, and the largest node, a, has 2.",
+			"next: kubectl get nodes -o custom-columns=NAME:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory",
+		},
+		ask("odd", nil): {"capacity 1 the node has no tpu", "it requests 1 tpu, and no node has any."},
+		ask("web", func(q *snapshot.Question) {
+			q.Allowed, q.NoPolicy = nil, true
+			q.Holders = []snapshot.Holder{{Pod: "ml/train-0", Node: "b", Resource: "nvidia.com/gpu", Amount: "1"}}
+		}): {
+			"Pods hold nvidia.com/gpu: ml/train-0 (1, on b).", "The cluster has no PlacementPolicy",
+			"next: sigma snapshot --out snap && sigma rebalance --trace snap --make-room --out moves.csv",
+		},
+		ask("job", func(q *snapshot.Question) { q.Gates = []string{"x"} }): {"next: kubectl -n shop get pod job-2 -o jsonpath='{.spec.schedulingGates}'"},
+		ask("web", func(q *snapshot.Question) { q.Node = "a" }):            {"It stands on a"},
+	} {
+		for _, part := range want {
+			if !strings.Contains(text, part) {
+				t.Errorf("no %q in %s", part, text)
+			}
+		}
+		if strings.Contains(text, "stands on") && strings.Contains(text, "next:") {
+			t.Error("a pod with a node waits for nothing")
+		}
 	}
 }
 

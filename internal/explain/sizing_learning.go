@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/sigma-scheduler/sigma/mpa"
@@ -58,9 +59,7 @@ func (l *sizingLearning) print(line func(name, format string, args ...any)) {
 		return
 	}
 	judged := l.Judged
-	if judged == "" {
-		judged = "not judged yet"
-	}
+	judged = cmp.Or(judged, "not judged yet")
 	line("learning", "%s; %s", l.Phase, judged)
 	if l.Source != "" {
 		line("shadow", "%s: %s", l.Source, l.Recommended)

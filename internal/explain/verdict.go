@@ -73,7 +73,7 @@ func Verdict(out io.Writer, name string, v *ledger.Verdict) {
 	} else if d.Computed != "" {
 		line("computed", "%s%s", d.Computed, score(&d.ComputedScore))
 	}
-	line("because", "%s", d.Why)
+	line("because", "%s", d.Reason)
 }
 
 // percent is a share with two digits; only n = of gives 100 %.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/flow"
 	"github.com/sigma-scheduler/sigma/flow/report"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 	"github.com/sigma-scheduler/sigma/internal/sheet/sheettest"
 )
 
@@ -108,9 +109,9 @@ func TestWorkers(t *testing.T) {
 			s.Hosts, s.Workers = hosts, workers
 			c := run(t, s)
 			var b bytes.Buffer
-			require.NoError(t, report.JSON(&b, c))
-			require.NoError(t, report.Table(&b, c))
-			require.NoError(t, report.HTML(&b, c))
+			require.NoError(t, sheet.JSON(&b, c))
+			require.NoError(t, c.Report().Text(&b))
+			require.NoError(t, c.Report().HTML(&b))
 			texts = append(texts, b.String())
 		}
 		require.Equal(t, texts[0], texts[1])
@@ -126,7 +127,7 @@ func TestOrder(t *testing.T) {
 	mean := map[string]float64{}
 	short := map[string]float64{}
 	for _, p := range c.Policies {
-		mean[p.Name], short[p.Name] = float64(p.Mean[0].Mean.Mean), float64(p.Mean[1].Mean.Mean)
+		mean[p.Name], short[p.Name] = p.Mean[0].Mean.Mean, p.Mean[1].Mean.Mean
 		require.LessOrEqual(t, float64(p.ShareOfOracle), 1+1e-9, p.Name)
 		require.Greater(t, float64(p.ShareOfOracle), .2, p.Name)
 	}
@@ -155,9 +156,9 @@ func TestNoLongFlows(t *testing.T) {
 	s.Sizes = s.Sizes.Scaled(.001)
 	c := run(t, s)
 	var text, table, page bytes.Buffer
-	require.NoError(t, report.JSON(&text, c))
-	require.NoError(t, report.Table(&table, c))
-	require.NoError(t, report.HTML(&page, c))
+	require.NoError(t, sheet.JSON(&text, c))
+	require.NoError(t, c.Report().Text(&table))
+	require.NoError(t, c.Report().HTML(&page))
 	var decoded struct {
 		Policies []struct {
 			Runs []struct {

@@ -179,7 +179,7 @@ func (s *Simulation) Run(ctx context.Context) (*report.Comparison, error) {
 	}
 	oracle := math.NaN()
 	if own >= 0 {
-		oracle = float64(report.NewPolicy(srpt, nil, c.Seeds, results[own], oracle).Mean[0].Mean.Mean)
+		oracle = report.NewPolicy(srpt, nil, c.Seeds, results[own], oracle).Mean[0].Mean.Mean
 	}
 	for i := range s.Policies {
 		c.Policies = append(c.Policies, report.NewPolicy(policies[i].Name, policies[i].Thresholds, c.Seeds, results[i], oracle))

@@ -2,14 +2,11 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/sigma-scheduler/sigma/plugins/revision"
@@ -90,7 +87,7 @@ func (s Shell) PolicyCommands() []*cobra.Command {
 	}
 	var apply, promote, demote, rollback, history flags
 	var name string
-	var optional, anyway bool
+	var anyway bool
 	put := change(&cobra.Command{
 		Use:   "apply FILE --name NAME",
 		Short: "Give a policy of a cluster the numbers of a file, in shadow",
@@ -102,15 +99,10 @@ policy that is a canary or live, unless --demote is given, and one that a Policy
 		if name == "" {
 			return nil, s.Usage("--name is missing")
 		}
-		done, err := c.Apply(ctx, name, file, anyway, apply.dryRun)
-		if optional && (errors.Is(err, fs.ErrNotExist) || apierrors.IsNotFound(err)) {
-			_, err = fmt.Fprintf(s.Out, "nothing is applied: %v\n", err)
-		}
-		return done, err
+		return c.Apply(ctx, name, file, anyway, apply.dryRun)
 	})
 	put.Flags().StringVar(&name, "name", "", "name of the PlacementPolicy")
 	put.Flags().BoolVar(&anyway, "demote", false, "also replace a policy that decides: it is in shadow then")
-	put.Flags().BoolVar(&optional, "optional", false, "do nothing, and say so, where the file is not there or the cluster has no PlacementPolicies")
 	up := change(&cobra.Command{
 		Use:   "promote NAME",
 		Short: "Lead a policy of a cluster on: from shadow to a canary, from there to live",

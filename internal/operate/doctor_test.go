@@ -3,6 +3,7 @@ package operate
 import (
 	"maps"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,15 +29,19 @@ func TestExamine(t *testing.T) {
 		answers map[string]string
 		state   State
 		lacking int
+		unready string
 	}{
-		"without Sigma":                     {nil, Without, 0},
-		"where nobody may list pods":        {map[string]string{pods: ""}, Without, 0},
-		"with the autoscaler alone":         {map[string]string{pods: podOf("sigma-mpa")}, Without, 0},
-		"with a scheduler that reads kinds": {map[string]string{pods: podOf("sigma-scheduler")}, Lacks, 1},
-		"with an extender that reads kinds": {map[string]string{pods: podOf("sigma-extender")}, Lacks, 1},
-		"with some of the kinds":            {map[string]string{kinds: `{"kind":"APIResourceList","resources":[{"name":"placementrules"}]}`}, Lacks, 1},
-		"without Sigma, too old":            {map[string]string{version: `{"major":"1","minor":"35","gitVersion":"v1.35.0"}`}, Without, 1},
-		"without Sigma and nodes":           {map[string]string{nodes: `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}`}, Without, 1},
+		"without Sigma":                     {nil, Without, 0, ""},
+		"where nobody may list pods":        {map[string]string{pods: ""}, Without, 0, ""},
+		"with the autoscaler alone":         {map[string]string{pods: podOf("sigma-mpa")}, Without, 0, ""},
+		"with a scheduler that reads kinds": {map[string]string{pods: podOf("sigma-scheduler")}, Lacks, 1, ""},
+		"with an extender that reads kinds": {map[string]string{pods: podOf("sigma-extender")}, Lacks, 1, ""},
+		"with some of the kinds":            {map[string]string{kinds: `{"kind":"APIResourceList","resources":[{"name":"placementrules"}]}`}, Lacks, 1, ""},
+		"without Sigma, too old":            {map[string]string{version: `{"major":"1","minor":"35","gitVersion":"v1.35.0"}`}, Without, 1, ""},
+		"without Sigma and nodes":           {map[string]string{nodes: `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]}`}, Without, 1, ""},
+		"with a node that is lost": {map[string]string{nodes: `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[
+			{"metadata":{"name":"lost"},"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}},
+			{"metadata":{"name":"n"},"status":{"conditions":[{"type":"MemoryPressure","status":"False"},{"type":"Ready","status":"True"}]}}]}`}, Without, 0, "1 of 2; not ready: lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // the client asks slowly
@@ -53,6 +58,11 @@ func TestExamine(t *testing.T) {
 			d, err := cluster.Examine(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, c.lacking, d.Lacking(), "%v", d)
+			at := slices.IndexFunc(d, func(f Finding) bool { return f.Check == "nodes that are ready" })
+			require.Equal(t, c.unready != "", at >= 0)
+			if at >= 0 {
+				require.Equal(t, Finding{"nodes that are ready", Without, c.unready, "kubectl describe node lost"}, d[at])
+			}
 			for _, f := range d {
 				if f.Check == "kinds: placement" {
 					require.Equal(t, c.state, f.State)

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -118,13 +119,7 @@ func (h *History) Write(w io.Writer, asJSON bool) error {
 		if r.RolledBackFrom {
 			digest += " (rolled back from)"
 		}
-		dash := func(s string) string {
-			if s == "" {
-				return "–"
-			}
-			return s
-		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Revision, r.Mode, digest, r.TakenUp.Format(time.DateTime), dash(r.Provenance), dash(r.Saving))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", r.Revision, r.Mode, digest, r.TakenUp.Format(time.DateTime), cmp.Or(r.Provenance, "–"), cmp.Or(r.Saving, "–"))
 	}
 	return t.Flush()
 }

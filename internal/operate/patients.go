@@ -48,11 +48,18 @@ func (d *doctor) each(ctx context.Context, check string, of schema.GroupVersionR
 // nodes checks that there are nodes, and that they have zones.
 func (d *doctor) nodes(ctx context.Context) error {
 	count, zoned, zones := 0, 0, map[string]bool{}
+	var unready []string
 	ok, err := d.each(ctx, "nodes", v1.SchemeGroupVersion.WithResource("nodes"), "", func(o *unstructured.Unstructured) error {
 		count++
 		if zone := o.GetLabels()[v1.LabelTopologyZone]; zone != "" {
 			zoned++
 			zones[zone] = true
+		}
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, c := range conditions {
+			if of, ok := c.(map[string]any); ok && of["type"] == string(v1.NodeReady) && of["status"] != string(v1.ConditionTrue) {
+				unready = append(unready, o.GetName())
+			}
 		}
 		return nil
 	})
@@ -66,6 +73,16 @@ func (d *doctor) nodes(ctx context.Context) error {
 		d.add("nodes", Without, "kubectl label node … "+v1.LabelTopologyZone+"=…, where pods or rules spread by zone", "%d, of which %d have no zone", count, count-zoned)
 	default:
 		d.add("nodes", OK, "", "%d, zones: %d", count, len(zones))
+	}
+	if len(unready) > 0 {
+		const most = 5
+		more := ""
+		if n := len(unready) - most; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		slices.Sort(unready)
+		d.add("nodes that are ready", Without, "kubectl describe node "+unready[0], "%d of %d; not ready: %s%s",
+			count-len(unready), count, strings.Join(unready[:min(most, len(unready))], ", "), more)
 	}
 	return nil
 }

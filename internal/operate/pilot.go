@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,8 @@ import (
 )
 
 var pilots = v1alpha1.SchemeGroupVersion.WithResource("policypilots")
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
 const (
 	pilotsName = "policypilots.sigma-scheduler.io"

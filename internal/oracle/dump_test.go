@@ -2,9 +2,11 @@ package oracle
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"testing"
@@ -26,7 +28,7 @@ type dump struct {
 }
 
 // TestDump writes SIGMA_ORACLE_COUNT (1) files SIGMA_ORACLE_DUMP/N.json from N = SIGMA_ORACLE_FROM (1), with
-// SIGMA_ORACLE_MOVABLE=1 of the workloads alone whose pods may be moved.
+// SIGMA_ORACLE_MOVABLE=1 with the workloads of ten clusters, those alone whose pods may be moved.
 func TestDump(t *testing.T) {
 	dir := os.Getenv("SIGMA_ORACLE_DUMP")
 	if dir == "" {
@@ -44,6 +46,7 @@ func TestDump(t *testing.T) {
 		n := number("SIGMA_ORACLE_FROM") + i
 		of := drawCluster(uint64(n))
 		if os.Getenv("SIGMA_ORACLE_MOVABLE") != "" {
+			crowd(t, of, n)
 			keepMovable(of)
 		}
 		whole := newDump(of)
@@ -84,28 +87,55 @@ func newDump(c *cluster) *dump {
 	return d
 }
 
-// keepMovable removes the pods of workloads that a Rebalance would not move, until it may move all that are left.
+// crowd adds the pods of nine other clusters, under names of their own: most workloads of a cluster are not moved.
+func crowd(t *testing.T, c *cluster, number int) {
+	for k := 1; k < 10; k++ {
+		text, err := json.Marshal(drawCluster(uint64(number + 1000000*k)).Pods)
+		require.NoError(t, err)
+		text = regexp.MustCompile(`\bapp(\d+)\b`).ReplaceAll(text, fmt.Appendf(nil, "app${1}of%d", k))
+		var pods []*v1.Pod
+		require.NoError(t, json.Unmarshal(text, &pods))
+		for i, p := range pods {
+			p.Spec.NodeName = c.Nodes[i%len(c.Nodes)].Name
+		}
+		c.Pods = append(c.Pods, pods...)
+	}
+}
+
+// keepMovable removes the pods of workloads that a Rebalance would not move: at first those that it would not move in a cluster of their
+// own, then others until it may move all that are left.
 func keepMovable(c *cluster) {
 	c.Pods = slices.DeleteFunc(c.Pods, func(p *v1.Pod) bool { return metav1.GetControllerOf(p) == nil })
-	for {
-		stay, bare := map[string]bool{}, make([]*v1.Pod, len(c.Pods))
-		for i, p := range c.Pods {
-			bare[i] = p.DeepCopy()
-			unclaim(&bare[i].Spec)
-			bare[i].Spec.NodeName, bare[i].DeletionTimestamp = p.Spec.NodeName, nil
-			bare[i].Status = v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
-		}
-		others := podspec.NewOthers(bare, c.Nodes, appLabel)
-		for _, p := range bare {
-			if podspec.Movable(p, 0, others) != "" {
-				stay[controllerOf(p)] = true
-			}
-		}
-		if len(stay) == 0 {
-			return
-		}
-		c.Pods = slices.DeleteFunc(c.Pods, func(p *v1.Pod) bool { return stay[controllerOf(p)] })
+	alone := map[string][]*v1.Pod{}
+	for _, p := range c.Pods {
+		alone[controllerOf(p)] = append(alone[controllerOf(p)], p)
 	}
+	stay := map[string]bool{}
+	for _, pods := range alone {
+		maps.Copy(stay, unmovable(pods, c.Nodes))
+	}
+	for len(stay) > 0 {
+		c.Pods = slices.DeleteFunc(c.Pods, func(p *v1.Pod) bool { return stay[controllerOf(p)] })
+		stay = unmovable(c.Pods, c.Nodes)
+	}
+}
+
+// unmovable returns the controllers of pods that a Rebalance would not move.
+func unmovable(pods []*v1.Pod, nodes []*v1.Node) map[string]bool {
+	stay, bare := map[string]bool{}, make([]*v1.Pod, len(pods))
+	for i, p := range pods {
+		bare[i] = p.DeepCopy()
+		unclaim(&bare[i].Spec)
+		bare[i].Spec.NodeName, bare[i].DeletionTimestamp = p.Spec.NodeName, nil
+		bare[i].Status = v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
+	}
+	others := podspec.NewOthers(bare, nodes, appLabel)
+	for _, p := range bare {
+		if podspec.Movable(p, 0, others) != "" {
+			stay[controllerOf(p)] = true
+		}
+	}
+	return stay
 }
 
 // controllerOf returns a key of a pod's controller.

@@ -29,7 +29,7 @@ type model struct {
 }
 
 func pictureOf(c *cluster) *snapshot.Picture {
-	p := &snapshot.Picture{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods), Declared: &kube.Declared{}}
+	p := &snapshot.Picture{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods), Declared: &kube.Declarations{}}
 	slices.SortFunc(p.Nodes, func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, d := range c.Drivers {
 		p.Served = append(p.Served, *d.Spec.ExtendedResourceName)
@@ -117,7 +117,7 @@ func (m *model) unknown(p *v1.Pod) string {
 	if what := m.others.Unknown(p); what != "" {
 		return aPod.ReplaceAllString(what, "$1 another")
 	}
-	if left := m.kube.LeftOut(p); len(left) > 0 {
+	if left := m.kube.IgnoredResources(p); len(left) > 0 {
 		return "devices of a driver"
 	}
 	return ""

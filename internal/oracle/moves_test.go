@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/sigma-scheduler/sigma/internal/rebalance"
-	"github.com/sigma-scheduler/sigma/plugins/makeroom"
+	"github.com/sigma-scheduler/sigma/internal/defrag"
+	chains "github.com/sigma-scheduler/sigma/plugins/defrag"
 )
 
 // rebalance follows the moves that sigma rebalance writes. Each is to land where it is planned.
@@ -15,17 +15,17 @@ func (out *comparison) rebalance(c *cluster, f *filters, t *traced) error {
 	if len(t.trace.Placed) == 0 {
 		return nil
 	}
-	start, err := rebalance.NewStart(t.trace)
+	start, err := defrag.NewStart(t.trace)
 	if err != nil {
 		return err
 	}
-	found, err := rebalance.Search(context.Background(), start, rebalance.Options{Share: -1, Count: -1, Seed: seed})
+	found, err := defrag.Search(context.Background(), start, defrag.Options{Share: -1, Count: -1, Seed: seed})
 	if err != nil {
 		return err
 	}
-	var list []makeroom.Move
+	var list []chains.Move
 	for _, m := range found.Sequence() {
-		list = append(list, makeroom.Move{Pod: c.pod(m.Request), To: m.To})
+		list = append(list, chains.Move{Pod: c.pod(m.Request), To: m.To})
 	}
 	out.follow(f, "rebalance", list)
 	return nil
@@ -41,7 +41,7 @@ func (out *comparison) makeRoom(c *cluster, f *filters, m *model) error {
 		if len(refused) < len(c.Nodes) {
 			continue
 		}
-		r := makeroom.Request{Pod: p, Chain: 3, MinReplicas: 2, Stays: func(o *v1.Pod) bool { return m.others.Unknown(o) != "" }}
+		r := chains.Request{Pod: p, Chain: 3, MinReplicas: 2, Stays: func(o *v1.Pod) bool { return m.others.Unknown(o) != "" }}
 		for name, why := range refused {
 			if why.plugin == "NodeResourcesFit" {
 				r.Nodes = append(r.Nodes, name)
@@ -53,10 +53,10 @@ func (out *comparison) makeRoom(c *cluster, f *filters, m *model) error {
 			return m.failed
 		}
 		r.App = app.Name()
-		list, node := makeroom.Find(m.ledger, r)
+		list, node := chains.Find(m.ledger, r)
 		m.kube.Leave(p)
 		if node != "" {
-			out.follow(f, "make-room", append(list, makeroom.Move{Pod: p, To: node}))
+			out.follow(f, "make-room", append(list, chains.Move{Pod: p, To: node}))
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ func (c *cluster) pod(name string) *v1.Pod {
 }
 
 // follow makes moves in the filters, up to the first that a filter refuses, and takes them back.
-func (out *comparison) follow(f *filters, by string, list []makeroom.Move) {
+func (out *comparison) follow(f *filters, by string, list []chains.Move) {
 	now := map[*v1.Pod]*v1.Pod{} // the replacements
 	for _, m := range list {
 		before := m.Pod

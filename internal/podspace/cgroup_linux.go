@@ -36,8 +36,8 @@ func CgroupVersion(root string) string {
 	return "cgroup v1"
 }
 
-// MissingCgroups returns the controllers that a root lacks for functions.
-func MissingCgroups(root string) (missing []string) {
+// missingCgroups returns the controllers that a root lacks for functions.
+func missingCgroups(root string) (missing []string) {
 	v2 := Unified(root)
 	enabled, _ := os.ReadFile(filepath.Join(root, "cgroup.subtree_control"))
 	for _, c := range Controllers[v2] {

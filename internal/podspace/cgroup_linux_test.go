@@ -48,7 +48,7 @@ func TestCgroupVersions(t *testing.T) {
 			for file, text := range x.before {
 				put(file, text)
 			}
-			assert.Equal(t, x.missing, MissingCgroups(root))
+			assert.Equal(t, x.missing, missingCgroups(root))
 			if x.after == nil {
 				return
 			}

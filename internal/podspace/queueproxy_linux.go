@@ -1,44 +1,7 @@
 package podspace
 
-import (
-	"fmt"
-	"os/exec"
-)
-
-// Ports of queue-proxy. Those of its metrics for the autoscaler, for users, and of its admin server are fixed.
+// Ports of queue-proxy, and of its metrics for users.
 const (
 	QueuePort           = 8012
-	QueueTLSPort        = 8112
-	QueueStatsPort      = 9090 // protobuf, for the autoscaler
 	QueuePrometheusPort = 9091
-	QueueAdminPort      = 8022
 )
-
-// A QueueProxy is the configuration of queue-proxy (knative.dev/serving/cmd/queue, v0.48).
-type QueueProxy struct {
-	Program                  string // its path
-	Concurrency              int    // requests at once that the container gets; 0 = any number
-	UserPort                 int    // of the container, on 127.0.0.1
-	TimeoutSeconds           int    // of a request
-	Namespace, Revision, Pod string
-}
-
-// Command returns the command to start in the pod's space. Its environment has nothing of this process's.
-func (q *QueueProxy) Command() *exec.Cmd {
-	cmd := exec.Command(q.Program)
-	cmd.Env = []string{
-		fmt.Sprintf("CONTAINER_CONCURRENCY=%d", q.Concurrency),
-		fmt.Sprintf("QUEUE_SERVING_PORT=%d", QueuePort),
-		fmt.Sprintf("QUEUE_SERVING_TLS_PORT=%d", QueueTLSPort),
-		fmt.Sprintf("USER_PORT=%d", q.UserPort),
-		fmt.Sprintf("REVISION_TIMEOUT_SECONDS=%d", q.TimeoutSeconds),
-		"SERVING_LOGGING_CONFIG=",
-		"SERVING_LOGGING_LEVEL=error",
-		"SERVING_NAMESPACE=" + q.Namespace,
-		"SERVING_CONFIGURATION=" + q.Revision,
-		"SERVING_REVISION=" + q.Revision,
-		"SERVING_POD=" + q.Pod,
-		"SERVING_POD_IP=127.0.0.1",
-	}
-	return cmd
-}

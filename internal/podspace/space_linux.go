@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +21,20 @@ import (
 type Space struct {
 	file  *os.File
 	calls chan func()
+}
+
+// Missing returns the features that this machine lacks for pods as processes, by name; nil = it has all.
+func Missing() (list []string) {
+	if os.Getuid() != 0 {
+		list = append(list, "root")
+	}
+	list = append(list, missingCgroups(CgroupRoot)...)
+	if s, err := New(); err != nil {
+		list = append(list, err.Error())
+	} else {
+		_ = s.Close()
+	}
+	return list
 }
 
 // New makes a space. A thread stays in it until [Space.Close].
@@ -98,6 +116,25 @@ func (s *Space) Start(cmd *exec.Cmd) error {
 	return <-started
 }
 
+// StartIn starts a program in the space and in a cgroup. A shell waits until it is there, as runtimes look at their
+// quota when they begin. The program's standard input stays open until the writer is closed.
+func (s *Space) StartIn(group *Cgroup, env []string, stdout, stderr io.Writer, program string, args ...string) (*exec.Cmd, io.Closer, error) {
+	cmd := exec.Command("sh", append([]string{"-c", `read -r _ && exec "$0" "$@"`, program}, args...)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, stdout, stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.Start(cmd); err != nil {
+		return nil, nil, err
+	}
+	err = group.Add(cmd.Process.Pid)
+	if err == nil {
+		_, err = io.WriteString(stdin, "go\n")
+	}
+	return cmd, stdin, err
+}
+
 // DialContext dials within the space: the socket stays there.
 func (s *Space) DialContext(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	onThread(func() {
@@ -106,6 +143,34 @@ func (s *Space) DialContext(ctx context.Context, network, address string) (conn 
 		}
 	})
 	return conn, err
+}
+
+// Await sends requests to a URL in the space until one is answered with a status below 300, for half a minute. It
+// returns the error of the last one.
+func (s *Space) Await(ctx context.Context, url string, header http.Header) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	transport := &http.Transport{DialContext: s.DialContext, DisableKeepAlives: true}
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		maps.Copy(request.Header, header)
+		response, err := transport.RoundTrip(request)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode < http.StatusMultipleChoices {
+				return nil
+			}
+			err = fmt.Errorf("%s: %s", url, response.Status)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.NewTimer(20 * time.Millisecond).C:
+		}
+	}
 }
 
 // Close ends the space's processes. Nothing may be started or dialled there from then on.

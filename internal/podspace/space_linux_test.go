@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -67,7 +66,10 @@ func TestSpaces(t *testing.T) {
 	one, two := open(t), open(t)
 	servers := []*exec.Cmd{serve(t, one, "one"), serve(t, two, "two")}
 	for s, want := range map[*Space]string{one: "one", two: "two"} {
-		require.Eventually(t, func() bool { got, err := ask(s); return err == nil && got == want }, 10*time.Second, 10*time.Millisecond)
+		require.NoError(t, s.Await(t.Context(), "http://127.0.0.1:8080", nil))
+		got, err := ask(s)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
 	}
 	if response, err := (&http.Client{Timeout: time.Second}).Get("http://127.0.0.1:8080"); err == nil {
 		text, _ := io.ReadAll(response.Body)
@@ -144,19 +146,4 @@ func assertKilled(t *testing.T, server *exec.Cmd) {
 		_ = server.Process.Kill()
 		t.Error("the server has not ended with its space")
 	}
-}
-
-func TestQueueProxyCommand(t *testing.T) {
-	cmd := (&QueueProxy{Program: "/queue", Concurrency: 7, UserPort: 8080, TimeoutSeconds: 300, Namespace: "default", Revision: "web-00001", Pod: "web-1"}).Command()
-	env := map[string]string{}
-	for _, line := range cmd.Env {
-		key, value, ok := strings.Cut(line, "=")
-		require.True(t, ok)
-		env[key] = value
-	}
-	assert.Equal(t, map[string]string{
-		"CONTAINER_CONCURRENCY": "7", "QUEUE_SERVING_PORT": "8012", "QUEUE_SERVING_TLS_PORT": "8112", "USER_PORT": "8080",
-		"REVISION_TIMEOUT_SECONDS": "300", "SERVING_LOGGING_CONFIG": "", "SERVING_LOGGING_LEVEL": "error",
-		"SERVING_NAMESPACE": "default", "SERVING_CONFIGURATION": "web-00001", "SERVING_REVISION": "web-00001", "SERVING_POD": "web-1", "SERVING_POD_IP": "127.0.0.1",
-	}, env)
 }

@@ -1,12 +1,11 @@
 package reportdiff
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -54,10 +53,7 @@ hold 0. A file without such data, and pages of two kinds or versions, are refuse
 				return err
 			}
 			if format == "json" {
-				e := json.NewEncoder(s.Out)
-				e.SetIndent("", "  ")
-				e.SetEscapeHTML(false)
-				return e.Encode(d)
+				return sheet.JSON(s.Out, d)
 			}
 			return d.Table(s.Out)
 		}),
@@ -83,11 +79,11 @@ func (d *Diff) Table(w io.Writer) error {
 	if len(d.Inputs) == 0 {
 		b.WriteString("inputs: the same\n")
 	} else {
-		t := newTable(&b, "trace", "input", "A", "B")
+		t := table("trace", "input", "A", "B")
 		for _, in := range d.Inputs {
-			t.line(dash(in.Trace), in.Name, dash(in.A), dash(in.B))
+			t.Add(cmp.Or(in.Trace, "-"), in.Name, cmp.Or(in.A, "-"), cmp.Or(in.B, "-"))
 		}
-		t.end()
+		t.Text(&b)
 	}
 	if len(d.Overall) > 0 {
 		fmt.Fprintf(&b, "\nall traces that both pages have, paired by trace\n")
@@ -119,7 +115,7 @@ func (d *Diff) table(b *strings.Builder, rows []Row) {
 	if d.Kind != kinds[0] {
 		what = "agent"
 	}
-	t := newTable(b, what, "figure", "A", "B", "B − A", "95 %", "change")
+	t := table(what, "figure", "A", "B", "B − A", "95 %", "change")
 	last := ""
 	for _, r := range rows {
 		name := r.Name
@@ -131,9 +127,9 @@ func (d *Diff) table(b *strings.Builder, rows []Row) {
 		if !math.IsNaN(float64(r.Low)) {
 			ends = text(r.Low, true) + " to " + text(r.High, true)
 		}
-		t.line(name, r.Figure, text(r.A, false), text(r.B, false), text(r.Difference, true), ends, r.Change)
+		t.Add(name, r.Figure, text(r.A, false), text(r.B, false), text(r.Difference, true), ends, r.Change)
 	}
-	t.end()
+	t.Text(b)
 }
 
 // text is a figure with at most four digits where its size allows.
@@ -142,30 +138,11 @@ func text(v sheet.Number, sign bool) string {
 	return sheet.Figure(f, sheet.Decimals(2, []float64{f}), sign)
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
+// table has columns aligned left.
+func table(heads ...string) sheet.Table {
+	t := sheet.Table{Align: sheet.Left}
+	for _, head := range heads {
+		t.Columns = append(t.Columns, sheet.Column{Head: head})
 	}
-	return s
-}
-
-// columns is a table with aligned columns, without spaces at the ends of lines.
-type columns struct {
-	out  *strings.Builder
-	text strings.Builder
-	w    *tabwriter.Writer
-}
-
-func newTable(out *strings.Builder, heads ...string) *columns {
-	c := &columns{out: out}
-	c.w = tabwriter.NewWriter(&c.text, 0, 0, 2, ' ', 0)
-	c.line(heads...)
-	return c
-}
-
-func (c *columns) line(cells ...string) { fmt.Fprintln(c.w, strings.Join(cells, "\t")) }
-
-func (c *columns) end() {
-	_ = c.w.Flush() // into memory
-	c.out.WriteString(c.text.String())
+	return t
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
@@ -246,13 +245,13 @@ func difference(x, y []float64, paired bool) Row {
 			equal = equal && less[i] == 0
 		}
 		if n > 1 {
-			half = student(n-1) * stat.StdDev(less, nil) / math.Sqrt(n)
+			half = sheet.Student(n-1) * stat.StdDev(less, nil) / math.Sqrt(n)
 		}
 	case n > 1 && m > 1: // Welch, 1947
 		equal = slices.Equal(x, y)
 		u, v := stat.Variance(x, nil)/n, stat.Variance(y, nil)/m
 		if half = 0; u+v > 0 {
-			half = student((u+v)*(u+v)/(u*u/(n-1)+v*v/(m-1))) * math.Sqrt(u+v)
+			half = sheet.Student((u+v)*(u+v)/(u*u/(n-1)+v*v/(m-1))) * math.Sqrt(u+v)
 		}
 	default:
 		equal = equal && slices.Equal(x, y)
@@ -273,11 +272,6 @@ func difference(x, y []float64, paired bool) Row {
 		row.Change = unproven
 	}
 	return row
-}
-
-// student is the factor of a 95 % interval with some degrees of freedom.
-func student(freedom float64) float64 {
-	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(.975)
 }
 
 // overall joins the means of the traces that both pages have, of figures that all of them have.

@@ -341,10 +341,7 @@ func (t *Trained) Write(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(path, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	}); err != nil {
+	if err := durable.WriteBytes(path, data); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "searched on %d scenarios, objective %.4g; on the %d of the train side that were held out:\n",

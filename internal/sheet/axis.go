@@ -103,9 +103,9 @@ func (a Axis) ticks() []float64 {
 // texts are the ticks as people read them.
 func (a Axis) texts() []string {
 	var list []string
-	digits := Decimals(2, a.ticks())
-	if tenth := a.step * 10; digits == 2 && math.Abs(tenth-math.Round(tenth)) < 1e-9 {
-		digits = 1
+	digits := 0 // all those of a tick: rounded ones would be equal
+	for s := a.step; digits < 6 && math.Abs(s-math.Round(s)) > 1e-6; digits++ {
+		s *= 10
 	}
 	for _, v := range a.ticks() {
 		if a.log {
@@ -179,4 +179,9 @@ func Max(a, b float64) float64 {
 		return b
 	}
 	return a
+}
+
+// picture is the SVG of a builder. Whoever writes to it escapes all text.
+func picture(b *strings.Builder) template.HTML {
+	return template.HTML(b.String()) //nolint:gosec // escaped
 }

@@ -1,9 +1,13 @@
 package sheet
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Decimals returns how many digits after the point the numbers of a column need: at most
@@ -44,3 +48,28 @@ func Figure(v float64, digits int, sign bool) string {
 
 // Short formats a number alone, with at most four digits where its size allows.
 func Short(v float64) string { return Figure(v, Decimals(1, []float64{v}), false) }
+
+// An Estimate is a mean over runs with half of its 95 % interval (Student's t), 0 for one run.
+type Estimate struct{ Mean, Half float64 }
+
+// EstimateOf is the estimate from some values; its mean is NaN without any.
+func EstimateOf(values []float64) Estimate {
+	e := Estimate{Mean: stat.Mean(values, nil)}
+	if n := float64(len(values)); n > 1 {
+		e.Half = Student(n-1) * stat.StdErr(stat.StdDev(values, nil), n)
+	}
+	return e
+}
+
+// Student is the factor of a 95 % interval with some degrees of freedom.
+func Student(freedom float64) float64 {
+	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(.975)
+}
+
+// MarshalJSON writes null for a mean of no values.
+func (e Estimate) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Mean Number `json:"mean"`
+		Half Number `json:"half"`
+	}{Number(e.Mean), Number(e.Half)})
+}

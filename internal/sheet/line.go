@@ -104,8 +104,32 @@ func (p LineChart) SVG() template.HTML {
 	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text>`, Width-Margin, height-8, unit)
 	fmt.Fprintf(&b, `<text class="axis" x="%d" y="18">%s</text>`, 4, Escape(p.Axis))
 	b.WriteString(`</svg>`)
-	return template.HTML(b.String()) //nolint:gosec // every text went through Escape
+	return picture(&b)
 }
+
+// Legend names the lines, where there are several, and the marks.
+func (p LineChart) Legend() template.HTML {
+	var b strings.Builder
+	if len(p.Lines) > 1 {
+		for i, l := range p.Lines {
+			fmt.Fprintf(&b, `<li><svg viewBox="0 0 32 10"><path class="line p%d" d="M0 5H32"/></svg>%s</li>`, i, Escape(l.Label))
+		}
+	}
+	seen := map[string]bool{}
+	for _, m := range p.Marks {
+		if !seen[m.Kind] {
+			seen[m.Kind] = true
+			fmt.Fprintf(&b, `<li><svg viewBox="0 0 14 14"><path class="mark %s" d="M7 7%s"/></svg>%s</li>`, m.Kind, shapes[m.Kind], m.Kind)
+		}
+	}
+	return picture(&b)
+}
+
+// unexplained is the legend of a plot that names its parts itself.
+type unexplained struct{}
+
+// Legend is empty.
+func (unexplained) Legend() template.HTML { return "" }
 
 // thin keeps at most one point per bucket of time, the one with the largest value,
 // so that peaks stay visible.
@@ -114,6 +138,10 @@ func thin(points []Point, start, end float64) []Point {
 	var out []Point
 	last := -1
 	for i, s := range points {
+		if i+1 < len(points) && points[i+1].Time <= start {
+			continue // replaced before the plot begins
+		}
+		s.Time = max(s.Time, start)
 		bucket := int(buckets * (s.Time - start) / (end - start))
 		switch {
 		case bucket != last || i == len(points)-1:

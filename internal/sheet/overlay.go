@@ -115,15 +115,6 @@ func (p *plot) marks(b *strings.Builder, marks []Mark) {
 	}
 }
 
-// MarkLegend explains the marks of some kinds.
-func MarkLegend(kinds ...string) template.HTML {
-	var b strings.Builder
-	for _, kind := range kinds {
-		fmt.Fprintf(&b, `<li><svg viewBox="0 0 14 14"><path class="mark %s" d="M7 7%s"/></svg>%s</li>`, kind, shapes[kind], kind)
-	}
-	return template.HTML(b.String()) //nolint:gosec // our own
-}
-
 // cursor is a line at a time, hidden until a script moves it; its data map lengths to values.
 func (p *plot) cursor(b *strings.Builder, lost bool) {
 	fmt.Fprintf(b, `<line class="cursor" visibility="hidden" x1="%[1]g" y1="%[2]d" x2="%[1]g" y2="%[3]d" data-left="%[1]g" data-right="%[4]g" data-span="%[5]g" data-low="%[6]g" data-high="%[7]g" data-log="%[8]t" data-lost="%[9]t"/>`,
@@ -138,6 +129,7 @@ type Lane struct {
 
 // A LaneChart draws spans over time, a row each.
 type LaneChart struct {
+	unexplained
 	ID, Title, About string
 	From, To         float64 // seconds
 	Lanes            []Lane
@@ -165,7 +157,7 @@ func (p LaneChart) SVG() template.HTML {
 	}
 	frame.cursor(&b, false)
 	fmt.Fprintf(&b, `<text class="axis" text-anchor="end" x="%d" y="%d">%s</text></svg>`, Width-Margin, height-4, unit)
-	return template.HTML(b.String()) //nolint:gosec // every text went through Escape
+	return picture(&b)
 }
 
 // Spans joins the times at which something was so into spans; each began a step before.
@@ -179,4 +171,28 @@ func Spans(times []float64, step float64) []Span {
 		list = append(list, Span{t - step, t})
 	}
 	return slices.Clip(list)
+}
+
+// Between is the range between two step functions, from the first moment that both have.
+func Between(a, b []Point) (list []Range) {
+	i, k := -1, -1
+	for i+1 < len(a) || k+1 < len(b) {
+		at := math.Inf(1)
+		if i+1 < len(a) {
+			at = a[i+1].Time
+		}
+		if k+1 < len(b) {
+			at = min(at, b[k+1].Time)
+		}
+		for i+1 < len(a) && a[i+1].Time <= at {
+			i++
+		}
+		for k+1 < len(b) && b[k+1].Time <= at {
+			k++
+		}
+		if i >= 0 && k >= 0 {
+			list = append(list, Range{at, min(a[i].Value, b[k].Value), max(a[i].Value, b[k].Value)})
+		}
+	}
+	return list
 }

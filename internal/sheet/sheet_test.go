@@ -98,3 +98,26 @@ func ExampleFigure() {
 	// 271.8
 	// -
 }
+
+func TestEstimate(t *testing.T) {
+	// Student's t with two degrees of freedom is 4.303; the standard error 1 / √3.
+	e := EstimateOf([]float64{1, 2, 3})
+	assert.InDelta(t, 2, e.Mean, 1e-9)
+	assert.InDelta(t, 4.303/math.Sqrt(3), e.Half, 1e-3)
+	assert.Equal(t, Estimate{Mean: 7}, EstimateOf([]float64{7}))
+}
+
+// A limit that begins before the lines has its value of then where they begin.
+func TestEarlyLimit(t *testing.T) {
+	c := LineChart{ID: "l", Limit: math.NaN(), LimitName: "bound", Limits: []Point{{-50, 9}, {-20, 4}, {30, 6}}, Lines: []Line{{Label: "a", Points: []Point{{0, 1}, {100, 5}}}}}
+	svg := string(c.SVG())
+	assert.Contains(t, svg, `<path class="limit" d="M52.0 `)
+	assert.Len(t, thin(c.Limits, 0, 100), 2)
+}
+
+// An axis from 1.04 to 1.25 has ticks that differ in the second digit only, and a narrow one in the third.
+func TestTicksAreExact(t *testing.T) {
+	assert.Equal(t, []string{"1.00", "1.05", "1.10", "1.15", "1.20", "1.25", "1.30"}, NewAxis(1.0427, 1.2525, 0, 1).texts())
+	assert.Equal(t, []string{"1.000", "1.005", "1.010", "1.015", "1.020"}, NewAxis(1, 1.02, 0, 1).texts())
+	assert.Equal(t, []string{"0", "5", "10"}, NewAxis(0, 20, 0, 1).texts()[:3:3])
+}

@@ -9,19 +9,19 @@ import (
 )
 
 func TestVersus(t *testing.T) {
-	v := Versus{ID: "v", Title: "t", XAxis: "bestfit", YAxis: "learned", Pairs: []Pair{{"a", 10, 8}, {"b", math.NaN(), 3}, {"<c>", 4, 5}}}
+	v := Scatter{Equal: true, ID: "v", Title: "t", XAxis: "bestfit", YAxis: "learned", XLimit: math.NaN(), YLimit: math.NaN(), Dots: []Dot{{About: "a", X: 10, Y: 8}, {About: "<c>", X: 4, Y: 5}}}
 	text := string(v.SVG())
 	require.Equal(t, 2, strings.Count(text, `class="dot"`))
-	require.Contains(t, text, "<title>a: 8 against 10</title>")
-	require.Contains(t, text, "&lt;c&gt;: 5 against 4")
-	require.Empty(t, Versus{}.SVG())
+	require.Contains(t, text, "<title>&lt;c&gt;</title>")
+	require.NotContains(t, text, `class="name"`)
+	require.Empty(t, Scatter{}.SVG())
 	for range 30 {
-		v.Pairs = append(v.Pairs, Pair{"more", 9, 7})
+		v.Dots = append(v.Dots, Dot{About: "more", X: 9, Y: 7})
 	}
-	v.Pairs = append(v.Pairs, Pair{"far", 1400, 9})
+	v.Dots = append(v.Dots, Dot{About: "far", X: 1400, Y: 9})
 	text = string(v.SVG())
 	require.Equal(t, 1, strings.Count(text, `class="far"`))
-	require.Contains(t, text, "far: 9 against 1400, beyond the scale")
+	require.Contains(t, text, "far, beyond the scale")
 }
 
 func TestBetween(t *testing.T) {

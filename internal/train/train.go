@@ -174,29 +174,21 @@ func (c *Config) complete() error {
 	case !(c.MovePrice >= 0 && c.MovePrice <= math.MaxInt32):
 		return fmt.Errorf("move price %v: want at least 0", c.MovePrice)
 	}
-	if c.Model == "" {
-		c.Model = "linear"
-	}
+	c.Model = cmp.Or(c.Model, "linear")
 	if c.Rules != nil {
 		c.Model = policy.RuleModel
 	} else if !slices.Contains(policy.TrainableNames(), c.Model) {
 		return fmt.Errorf("unknown model %q: there are %s", c.Model, strings.Join(policy.TrainableNames(), ", "))
 	}
-	if c.Reference == "" {
-		c.Reference = "bestfit"
-	}
-	if c.Optimizer == "" {
-		c.Optimizer = "swarm"
-	}
+	c.Reference = cmp.Or(c.Reference, "bestfit")
+	c.Optimizer = cmp.Or(c.Optimizer, "swarm")
 	if c.Workers < 1 {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	if c.Risk < 0 {
 		c.Risk = DefaultRisk
 	}
-	if c.Name == "" {
-		c.Name = "trained"
-	}
+	c.Name = cmp.Or(c.Name, "trained")
 	for _, t := range c.Traces {
 		if seed, ok := TestSeed(t); ok && !c.OwnHistory {
 			return fmt.Errorf("trace %q has the test seed %d: seeds from %d up are never trained on",

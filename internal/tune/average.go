@@ -2,7 +2,6 @@ package tune
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -20,20 +19,19 @@ func (r *run) averages(m method) bool {
 	})
 }
 
-// average trains a method on a part, once from each member, and averages the results and the shipped
-// files that the method can express.
-func (r *run) average(ctx context.Context, m method, part []span, members []*policy.Object, name string) (*candidate, error) {
-	c := candidate{name: m.String() + ", average", kind: trained, how: m}
-	for i, start := range members {
-		seed := r.cfg.Seed + uint64(i)
-		object, err := r.learn(ctx, m, part, seed, start, fmt.Sprintf("%s-%d%s", m.file(), seed, name))
+// average trains a method, once from each start, and averages the results and the shipped files that
+// the method can express.
+func (r *run) average(ctx context.Context, m method, starts []*policy.Object) (*candidate, error) {
+	var members []*policy.Object
+	for i, start := range starts {
+		object, err := r.learn(ctx, m, r.cfg.Seed+uint64(i), start)
 		if err != nil {
 			return nil, err
 		}
-		c.members = append(c.members, object)
+		members = append(members, object)
 	}
+	c := candidate{name: m.String() + ", average", kind: trained, object: mean(m, slices.Concat(members, m.files()))}
 	var err error
-	c.object = mean(m, slices.Concat(c.members, m.files()))
 	c.policy, err = c.object.Policy()
 	return &c, err
 }

@@ -15,7 +15,7 @@ type nothingError struct{ reason string }
 
 func (n *nothingError) Error() string { return n.reason }
 
-// begin cuts and splits the history, and refuses one from which nothing can be learned.
+// begin cuts and divides the history, and refuses one from which nothing can be learned.
 func (r *run) begin() error {
 	if err := r.cut(); err != nil {
 		return err
@@ -23,37 +23,23 @@ func (r *run) begin() error {
 	if reason := r.teachesNothing(); reason != "" {
 		return &nothingError{reason}
 	}
-	until, err := ends(r.traces)
-	if err != nil {
+	if err := r.divide(); err != nil {
 		return err
-	}
-	if r.split, err = splitByTime(r.traces, until, r.cfg.Choose); err != nil {
-		if short, ok := errors.AsType[*shortError](err); ok {
-			return &nothingError{short.Error()}
-		}
-		return err
-	}
-	if reason := r.silentPart(); reason != "" && !fillUps(r.traces) {
-		return &nothingError{reason}
 	}
 	if zeros(r.traces) {
 		r.note("the forecast is 0 for every app: no policy with a forecast (K1) is trained")
 	}
-	list, again := methods(r.cfg.Target, r.traces), 2
-	if r.cfg.Choose > 0 {
-		again = 1
-	}
-	if slices.ContainsFunc(list, r.averages) {
-		again *= r.cfg.Seeds
-	}
-	r.of = r.cfg.Evaluations * (r.cfg.Seeds*len(list) + again)
+	r.of = r.cfg.Evaluations * r.cfg.Seeds * len(methods(r.cfg.Target, r.traces))
 	return nil
 }
 
 // cut takes the part of the history that Config selects.
 func (r *run) cut() error {
+	if len(r.traces) == 0 {
+		return errors.New("there is no trace to learn from")
+	}
 	for _, t := range r.traces {
-		if len(t.Events) == 0 {
+		if len(t.Requests) == 0 {
 			return fmt.Errorf("trace %q: nothing arrives", t.Name)
 		}
 	}
@@ -65,6 +51,9 @@ func (r *run) cut() error {
 		return errors.New("from and until cut one history, not several")
 	}
 	t := r.traces[0]
+	if len(t.Events) == 0 {
+		return fmt.Errorf("trace %q is of one instant: from and until cut a history", t.Name)
+	}
 	first, last := t.Events[0].Time, t.Events[len(t.Events)-1].Time
 	until := first + c.Until
 	if c.Until == 0 {
@@ -95,8 +84,6 @@ func (r *run) teachesNothing() string {
 		return "each pod can go to one machine only: no policy changes anything"
 	case one:
 		return "the history has one app only: there is no mix to learn"
-	case nothingLeaves(r.traces) && !fillUps(r.traces):
-		return "the history only fills up: three traces in which nothing leaves are the least that can be learned from, chosen on and judged on"
 	}
 	return ""
 }
@@ -121,47 +108,28 @@ func choices(inst *binpack.Instance, app int32) int {
 	return n
 }
 
-// silentPart returns the name of the part that has no arrivals after its first instant.
-func (r *run) silentPart() string {
-	parts := []struct {
-		name  string
-		spans []span
-	}{{"train on", r.split.train}, {"choose on", r.split.validate}, {"judge on", r.split.test}}
-	for _, part := range parts {
-		arrives := len(part.spans) == 0
-		for _, w := range windows(r.traces, part.spans) {
-			for _, e := range w.Events {
-				arrives = arrives || e.Kind == trace.Create && e.Time > w.MeasureFrom-trace.Settling
-			}
-		}
-		if !arrives {
-			return fmt.Sprintf("nothing arrives in the part to %s (%s)", part.name, r.hours(part.spans))
-		}
-	}
-	return ""
-}
-
 // hours names spans by hours since the first event of their trace.
 func (r *run) hours(spans []span) string {
 	var parts []string
+	built := 0
 	for _, s := range spans {
+		if s.trace >= len(r.cfg.Traces) {
+			built++
+			continue
+		}
 		if s.whole {
 			parts = append(parts, fmt.Sprintf("trace %d", s.trace+1))
 			continue
 		}
 		text := ""
 		start := r.traces[s.trace].Events[0].Time
-		if len(r.traces) > 1 {
+		if len(r.cfg.Traces) > 1 {
 			text = fmt.Sprintf("trace %d, ", s.trace+1)
 		}
 		parts = append(parts, text+fmt.Sprintf("hours %.3g to %.3g", (s.from-start)/hour, (s.until-start)/hour))
 	}
+	if built > 0 {
+		parts = append(parts, fmt.Sprintf("%d built days", built))
+	}
 	return strings.Join(parts, ", ")
-}
-
-// safe is the result where nothing can be learned.
-func (r *run) safe(reason string) {
-	r.out.Reason = reason
-	r.out.Chosen = r.cfg.Target.safe()
-	r.out.Against = r.out.Chosen
 }

@@ -34,10 +34,11 @@ func Targets() []string {
 // runsFiles reports whether the target runs policy files.
 func (t Target) runsFiles() bool { return t == Live || t == Offline }
 
-// safe is the rule to take where nothing can be learned.
-func (t Target) safe() string {
+// Installed is the policy in force unless another is given: the one of the manifests, or upstream's rule
+// that packs.
+func (t Target) Installed() string {
 	if t.runsFiles() {
-		return "bestfit"
+		return "learned"
 	}
 	return "mostallocated"
 }
@@ -53,15 +54,11 @@ const (
 
 // A candidate is a policy that may be chosen.
 type candidate struct {
-	name   string
-	kind   string
-	policy binpack.Policy
-	object *policy.Object // nil = built in
-	how    method         // of a trained one
-	seed   uint64
-	// members are the trainings that an average is of, by seed; nil = a single training.
-	members []*policy.Object
-	prefers bool // count the preferences that its items give up
+	name    string
+	kind    string
+	policy  binpack.Policy
+	object  *policy.Object // nil = built in
+	prefers bool           // count the preferences that its items give up
 }
 
 // forGPUs are the rules that look at devices alone.
@@ -122,13 +119,21 @@ func first(name string) int {
 	return 1
 }
 
-// policy is that of a file; for kube-scheduler it breaks ties at random.
+// policy is that of a file.
 func (t Target) policy(o *policy.Object, seed uint64) (binpack.Policy, error) {
 	p, err := o.Policy()
-	if err != nil || t.runsFiles() {
-		return p, err
+	if err != nil {
+		return nil, err
 	}
-	return rule.AtRandom(p, seed), nil
+	return t.ties(p, seed), nil
+}
+
+// ties is a policy that breaks ties as a target does.
+func (t Target) ties(p binpack.Policy, seed uint64) binpack.Policy {
+	if t.runsFiles() {
+		return p
+	}
+	return rule.AtRandom(p, seed)
 }
 
 // shapes are rules with settings: weighted resources, shapes, and one rule for items

@@ -1,12 +1,13 @@
 package tune
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -18,7 +19,7 @@ type Entry struct {
 	Digest    string `json:"digest"` // "" = built in
 }
 
-// A Row holds the costs of a candidate on a part. Saving is against the best rule.
+// A Row holds the costs of a candidate on a part. Saving is against the policy in force.
 type Row struct {
 	Policy       string   `json:"policy"`
 	Kind         string   `json:"kind"`
@@ -27,170 +28,154 @@ type Row struct {
 	LeftOut      float64  `json:"left_out"` // items without a place at once
 	Saving       Interval `json:"saving_percent"`
 	Chosen       bool     `json:"chosen"`
+	// Use is the risk of traces by use.
+	Use *report.Use `json:"use,omitempty"`
 }
 
-// choose chooses on the validation part, trains the chosen kind on everything before test,
-// judges it there once, and trains it again on the whole history.
-func (r *run) choose(ctx context.Context, free []*candidate, reference *candidate, learned []*candidate) (*Result, error) {
-	rivals := learned
-	if r.cfg.Target.runsFiles() {
-		current, err := r.inForce()
-		if err != nil {
-			return nil, err
-		}
-		ready, err := shippedFiles(r.traces)
-		if err != nil {
-			return nil, err
-		}
-		rivals = append(append(rivals, ready...), current)
-	} else {
-		// The free alternative is the choice that every cluster has.
-		at := slices.IndexFunc(free, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
-		if reference != free[at] {
-			rivals = append(rivals, reference)
-		} else {
-			rivals = append(rivals, slices.DeleteFunc(slices.Clone(free), func(c *candidate) bool { return c == reference })...)
-		}
-		reference = free[at]
+// Savings in percent below which a policy that is there stays: less than that differs from day to day, and
+// built days from real ones by more.
+const (
+	margin      = 1
+	marginBuilt = 3
+)
+
+// judged are candidates with their losses on a part. The policy in force is the first.
+type judged struct {
+	all  []*candidate
+	lost []losses
+}
+
+// judge adds candidates to those that are judged on a part.
+func (r *run) judge(ctx context.Context, j *judged, part []span, list ...*candidate) error {
+	lost, err := judge(ctx, r.traces, part, list, r.orders(part), r.cfg.Seed, r.cfg.Workers)
+	j.all, j.lost = append(j.all, list...), append(j.lost, lost...)
+	return err
+}
+
+// saving is that of one candidate over another.
+func (r *run) saving(j *judged, own, other int) Interval {
+	return r.measure.saving(j.lost[own], j.lost[other], r.cfg.Seed)
+}
+
+// allowed reports whether a policy lets items wait no longer than the policy in force, and puts
+// machines above capacity no more, beyond a little.
+func (r *run) allowed(of, inForce losses) bool {
+	if of.risk() > max(inForce.risk(), allowedOver) {
+		return false
 	}
-	all := slices.Concat(free, rivals)
-	if !r.cfg.Target.runsFiles() {
-		all = slices.Concat(free, learned)
+	return r.measure != byCost || of.sum().waiting <= inForce.sum().waiting
+}
+
+// best is the candidate from a place on that saves most over another, at least so many percent; other if
+// none does. One that is always equal to the other is none. A policy with a forecast has to be surely
+// better than one without: the declared counts change, and a history has one number for each app.
+func (r *run) best(j *judged, from, other int, least float64) int {
+	at, most := other, Interval{Mean: least}
+	for i := from; i < len(j.all); i++ {
+		s := r.saving(j, i, other)
+		unsure := at != other && j.all[i].forecasts() && !j.all[at].forecasts() && s.Low <= most.Mean
+		if s != (Interval{}) && r.allowed(j.lost[i], j.lost[0]) && s.Mean >= least && (at == other || s.Mean > most.Mean) && !unsure {
+			at, most = i, s
+		}
 	}
-	part := r.split.validate
-	rows, found, err := r.rows(ctx, part, all, reference)
-	if at := slices.Index(all, reference); err == nil && r.measure == byLeftOut && rows[at].LeftOut == 0 {
-		part = r.split.before // where all find a place there is no choice
-		rows, found, err = r.rows(ctx, part, all, reference)
-	}
+	return at
+}
+
+func (c *candidate) forecasts() bool { return c.kind == trained && c.policy.Knowledge().Forecast() }
+
+// choose chooses on the validation part and judges on the test part. Of the policies that need no
+// training the policy in force stays unless another is cheaper by the margin, and a trained one has to be
+// cheaper than that choice by the same.
+func (r *run) choose(ctx context.Context) error {
+	untrained, err := r.untrained()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	kinds := savingOfKinds(all, rows, found)
-	best := choice(all, rows, kinds, func(i int) bool { return found[i] && slices.Contains(rivals, all[i]) })
-	if best >= 0 && !fillUps(r.traces) && all[best].kind == trained && all[best].policy.Knowledge() != binpack.K0 {
-		// Declared items change with arriving and leaving pods, and a history has one number for each app.
-		without := choice(all, rows, kinds, func(i int) bool {
-			return found[i] && slices.Contains(rivals, all[i]) && all[i].policy.Knowledge() == binpack.K0 && kinds[i] >= rows[best].Saving.Low
-		})
-		if without >= 0 {
-			best = without
-		}
+	var j judged
+	if err := r.judge(ctx, &j, r.split.validate, untrained...); err != nil {
+		return err
 	}
-	r.out.Validation = rows
-	r.out.Parts = "Trained on " + r.hours(r.split.train) + ", chosen on " + r.hours(part)
-	if len(r.split.test) > 0 {
-		r.out.Parts += ", judged on " + r.hours(r.split.test)
+	least := 1. * margin
+	if r.isBuilt(r.split.validate) {
+		least = marginBuilt
 	}
-	for _, c := range all {
+	// On a fixed fleet nodes that stay empty save less than pods without a place lose. How full it will be,
+	// built days do not show.
+	if r.fixed() && (j.lost[0].sum().refused > 0 || r.isBuilt(r.split.validate)) {
+		r.measure = byLeftOut
+	}
+	r.out.Measure = r.what()
+	learned, err := r.trainAll(ctx)
+	if err != nil {
+		return err
+	}
+	free := r.best(&j, 1, 0, least)
+	if err := r.judge(ctx, &j, r.split.validate, learned...); err != nil {
+		return err
+	}
+	rival := r.best(&j, len(untrained), free, least)
+	r.out.Validation = r.rows(&j, r.split.validate)
+	r.out.Parts = "Trained on " + r.hours(r.split.train) + ", chosen on " + r.hours(r.split.validate)
+	for _, c := range j.all {
 		e := Entry{Policy: c.name, Kind: c.kind, Knowledge: c.policy.Knowledge().String()}
 		if c.object != nil {
 			e.Digest = c.object.Digest()
 		}
 		r.out.Candidates = append(r.out.Candidates, e)
 	}
-	if best < 0 {
-		return r.finish(ctx, reference, nil, false)
+	if len(r.split.test) == 0 {
+		return r.finish(untrained[0], j.all[rival])
 	}
-	if r.cfg.Choose > 0 {
-		return r.finish(ctx, reference, all[best], rows[best].Saving.Mean > 0)
+	r.out.Parts += ", judged on " + r.hours(r.split.test)
+	may := slices.Compact([]int{rival, free, 0})
+	shown := may
+	if rival == 0 { // the best other one is judged to be shown
+		shown = slices.Compact([]int{r.best(&j, 1, 0, -1e9), 0})
 	}
-	rival, err := r.refit(ctx, all[best], r.split.before, "before")
+	test := judged{}
+	list := []*candidate{untrained[0]}
+	for _, i := range shown[:len(shown)-1] {
+		list = append(list, j.all[i])
+	}
+	if err := r.judge(ctx, &test, r.split.test, list...); err != nil {
+		return err
+	}
+	r.out.Test = r.rows(&test, r.split.test)
+	at := 0
+	for i := len(may) - 1; i > 0; i-- {
+		if r.allowed(test.lost[i], test.lost[0]) && r.out.Test[i].Saving.Low > 0 {
+			at = i
+		}
+	}
+	r.out.Test[at].Chosen = true
+	if len(list) > 1 {
+		r.out.Saving = &r.out.Test[max(1, at)].Saving
+	}
+	return r.finish(untrained[0], list[at])
+}
+
+// untrained are the candidates that need no training: the policy in force, the rules, and the shipped
+// files.
+func (r *run) untrained() ([]*candidate, error) {
+	current, err := r.inForce()
 	if err != nil {
 		return nil, err
 	}
-	judged := []*candidate{reference, rival}
-	for _, c := range all {
-		if (c.kind == inForce || c.name == r.cfg.Target.safe()) && !slices.Contains(judged, c) {
-			judged = append(judged, c)
-		}
-	}
-	test, ok, err := r.rows(ctx, r.split.test, judged, reference)
-	for err == nil && r.measure != byCost && test[1].Saving.Mean == 0 {
-		r.measure--
-		test, ok, err = r.rows(ctx, r.split.test, judged, reference)
-	}
+	list := []*candidate{current}
+	free, err := rules(r.cfg.Target, r.traces[0].Instance, r.cfg.Seed)
 	if err != nil {
 		return nil, err
 	}
-	r.out.Measure = r.what()
-	chosen := decide(judged, test, ok)
-	r.out.Saving = &test[max(1, chosen)].Saving
-	if chosen > 0 {
-		rival = judged[chosen]
-	}
-	test[chosen].Chosen = true
-	r.out.Test = test
-	return r.finish(ctx, reference, rival, chosen > 0)
-}
-
-// decide gives the place among the judged of the policy to take; the reference is the first, the chosen
-// rival the second. Where that is no better, the active policy, which needs no choice, may be taken.
-func decide(judged []*candidate, test []Row, ok []bool) int {
-	for i, c := range judged {
-		if ok[i] && (i == 1 || i > 1 && c.kind == inForce) && test[i].Saving.Low > 0 {
-			return i
+	for i := range free {
+		if free[i].name != current.name && checkSuits(free[i].name, free[i].object, r.traces) == nil {
+			list = append(list, &free[i])
 		}
 	}
-	return 0
-}
-
-// choice is the best candidate that may be taken, by its kind and then by itself; -1 = no candidate.
-func choice(all []*candidate, rows []Row, kinds []float64, may func(i int) bool) int {
-	best := -1
-	for i := range all {
-		if may(i) && (best < 0 || cmp.Or(cmp.Compare(kinds[i], kinds[best]), rows[i].compare(&rows[best])) > 0) {
-			best = i
-		}
+	if !r.cfg.Target.runsFiles() {
+		return list, nil
 	}
-	return best
-}
-
-// compare is above 0 where a candidate is better than another: by its saving, then by the time
-// that items wait, then by cost.
-func (r *Row) compare(other *Row) int {
-	return cmp.Or(cmp.Compare(r.Saving.Mean, other.Saving.Mean), cmp.Compare(other.WaitingHours, r.WaitingHours), cmp.Compare(other.CostHours, r.CostHours))
-}
-
-// savingOfKinds is the saving of each candidate, of a trained one the mean over those trainings of
-// its kind that may be chosen: a kind is chosen before a seed, since the best of many seeds is
-// lucky.
-func savingOfKinds(all []*candidate, rows []Row, found []bool) []float64 {
-	sum, n := map[string]float64{}, map[string]float64{}
-	key := func(c *candidate) string {
-		if c.kind == trained {
-			return c.how.String()
-		}
-		return c.kind + " " + c.name
-	}
-	for i, c := range all {
-		if found[i] {
-			sum[key(c)] += rows[i].Saving.Mean
-			n[key(c)]++
-		}
-	}
-	list := make([]float64, len(all))
-	for i, c := range all {
-		list[i] = sum[key(c)] / n[key(c)]
-	}
-	return list
-}
-
-// refit trains a trained candidate once more on a part: more hours generalise better.
-func (r *run) refit(ctx context.Context, c *candidate, part []span, name string) (*candidate, error) {
-	if c.kind != trained {
-		return c, nil
-	}
-	if c.members != nil {
-		return r.average(ctx, c.how, part, c.members, "-"+name)
-	}
-	again := *c
-	var err error
-	if again.object, err = r.learn(ctx, c.how, part, c.seed, c.object, c.how.file()+"-"+name); err != nil {
-		return nil, err
-	}
-	again.policy, err = r.cfg.Target.policy(again.object, r.cfg.Seed)
-	return &again, err
+	ready, err := shippedFiles(r.traces)
+	return append(list, ready...), err
 }
 
 // shippedFiles are those that the installed policy may choose, each by itself; where items leave
@@ -227,56 +212,49 @@ func (r *run) inForce() (*candidate, error) {
 	if err := checkSuits(r.cfg.InForce, found.Object, r.traces); err != nil {
 		return nil, err
 	}
-	return &candidate{name: r.cfg.InForce, kind: inForce, policy: found.Policy, object: found.Object}, nil
+	return &candidate{name: r.cfg.InForce, kind: inForce, policy: r.cfg.Target.ties(found.Policy, r.cfg.Seed), object: found.Object}, nil
 }
 
-// rows judges candidates on a part. ok marks those that leave no more waiting than
-// the reference.
-func (r *run) rows(ctx context.Context, part []span, candidates []*candidate, reference *candidate) (rows []Row, ok []bool, err error) {
-	all, err := judge(ctx, r.traces, part, candidates, r.cfg.Seed, r.cfg.Workers)
-	if err != nil {
-		return nil, nil, err
-	}
-	against := all[slices.Index(candidates, reference)]
-	for i, c := range candidates {
-		sum := all[i].sum()
+// rows are the figures of candidates on a part.
+func (r *run) rows(j *judged, part []span) (rows []Row) {
+	for i, c := range j.all {
+		sum, n := j.lost[i].sum(), float64(r.orders(part))
 		rows = append(rows, Row{
-			Policy: c.name, Kind: c.kind, CostHours: round(sum.cost / hour / variants), WaitingHours: round(sum.waiting / hour / variants),
-			LeftOut: round(sum.refused / variants), Saving: r.measure.saving(all[i], against, r.cfg.Seed),
+			Policy: c.name, Kind: c.kind, CostHours: round(sum.cost / hour / n), WaitingHours: round(sum.waiting / hour / n),
+			LeftOut: round(sum.refused / n), Saving: r.saving(j, i, 0),
+			Use: j.lost[i].use(),
 		})
-		ok = append(ok, r.allows(all[i], against))
 	}
-	return rows, ok, nil
+	return rows
 }
 
 // finish completes the result.
-func (r *run) finish(ctx context.Context, reference, rival *candidate, better bool) (*Result, error) {
+func (r *run) finish(current, chosen *candidate) error {
 	out := &r.out
-	out.Better, out.Against = better, reference.name
-	chosen := reference
-	if better {
-		chosen = rival
-	}
-	r.chosen, r.reference = chosen, reference
+	out.Better, out.Against = chosen != current, current.name
+	r.chosen, r.current = chosen, current
 	switch {
-	case chosen.kind == trained:
-		last, err := r.refit(ctx, chosen, r.split.all, "whole")
-		if err != nil {
-			return nil, err
-		}
-		out.Object = last.object
-	case chosen.object != nil:
-		object := *chosen.object
-		out.Object = &object
-	default:
+	case !out.Better:
+		return nil
+	case chosen.kind == builtIn || chosen.kind == settings:
+		out.Rule = chosen.name
+	}
+	if chosen.object == nil {
 		out.Chosen = chosen.name
+		return nil
 	}
-	if out.Object != nil {
-		out.Object.Metadata.Name = r.cfg.Name
-		out.Object.Spec.Mode = policy.DefaultMode
-		if err := r.provenance(out.Object, chosen); err != nil {
-			return nil, err
-		}
+	var err error
+	out.Object, err = r.written(chosen)
+	return err
+}
+
+// written is the object of a candidate, of a built-in rule one that names it, as it is written.
+func (r *run) written(c *candidate) (*policy.Object, error) {
+	object := c.object
+	if object == nil {
+		object = ruleObject(rule.Settings{Choice: rule.Choice{Name: c.name}})
 	}
-	return out, nil
+	out := *object
+	out.Metadata.Name, out.Spec.Mode = r.cfg.Name, policy.DefaultMode
+	return &out, r.provenance(&out, c)
 }

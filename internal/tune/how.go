@@ -14,6 +14,10 @@ const installedName = "general"
 // How returns instructions for using the chosen policy.
 func (out *Result) How() string {
 	switch {
+	case !out.Better && out.Preferences != nil:
+		return "The file that is written is the policy in force with the price of preferences.\n"
+	case !out.Better:
+		return ""
 	case out.target.runsFiles() && out.Object != nil:
 		text := fmt.Sprintf("To use it: kubectl apply -f %s. It is in shadow: it decides nothing before its spec.mode is canary or live.\n", out.Chosen)
 		if name := out.Object.Metadata.Name; name != installedName {

@@ -10,19 +10,23 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
-// A loss is the cost of a policy in one block of one order.
+// A loss is the cost of a policy in one day of one order.
 type loss struct {
 	cost, waiting float64
 	refused       float64 // items that found no machine on arrival
 	// preferring is the number of items with preferences, and givenUp sums up the shares of
 	// them that they did not get; both are 0 but where the price of preferences is searched.
 	preferring, givenUp float64
+	use                 *report.Use // of the span, in its first block; nil of traces by request
 }
 
-// Losses are those of one policy on a part, by block and order.
+// Losses are those of one policy on a part, by day and order.
 type losses [][]loss
 
 func (l losses) sum() (total loss) {
@@ -38,11 +42,19 @@ func (l losses) sum() (total loss) {
 	return total
 }
 
-// judge replays each candidate on the spans in [variants] orders (see [ledIn]).
-func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, seed uint64, workers int) ([]losses, error) {
+// judge replays each candidate on the spans in so many orders (see [ledIn]).
+func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, orders int, seed uint64, workers int) ([]losses, error) {
 	var parts [][]*trace.Trace // by order
-	for order := range variants {
-		parts = append(parts, ledIn(traces, spans, seed, order, variants))
+	for order := range orders {
+		parts = append(parts, ledIn(traces, spans, seed, order, orders))
+	}
+	use := map[int]*trace.Usage{} // of traces by use
+	for i, t := range traces {
+		if u, err := compare.UsageOf(t, 0); err != nil {
+			return nil, err
+		} else if sized.BySize(t) {
+			use[i] = u
+		}
 	}
 	out, errs := make([]losses, len(candidates)), make([]error, len(candidates))
 	var next atomic.Int64
@@ -55,7 +67,7 @@ func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates 
 				if i >= len(candidates) {
 					return
 				}
-				out[i], errs[i] = candidates[i].losses(ctx, replayers, parts, spans, seed)
+				out[i], errs[i] = candidates[i].losses(ctx, replayers, parts, spans, use, seed)
 			}
 		})
 	}
@@ -68,7 +80,7 @@ func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates 
 	return out, ctx.Err()
 }
 
-func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cerebro.Replayer, parts [][]*trace.Trace, spans []span, seed uint64) (losses, error) {
+func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cerebro.Replayer, parts [][]*trace.Trace, spans []span, use map[int]*trace.Usage, seed uint64) (losses, error) {
 	var all losses
 	for order, part := range parts {
 		block := 0
@@ -83,6 +95,9 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 			if spans[i].whole {
 				opt.Retry, opt.Marks, opt.Order, opt.Seed = false, nil, order, seed
 			}
+			if !spans[i].whole || order == 0 { // series are of times, which another order of a fill-up changes
+				opt.Usage, opt.UsageUntil = use[spans[i].trace], spans[i].until
+			}
 			run, err := replayers[t].Run(c.policy, opt)
 			if err != nil {
 				return nil, fmt.Errorf("trace %q, policy %s: %w", t.Name, c.name, err)
@@ -90,6 +105,11 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 			parts := byMark(run.Marks)
 			if spans[i].whole {
 				parts = []loss{atEnd(&run)}
+			}
+			if parts[0].use = compare.UseOfRun(t, run); parts[0].use != nil {
+				if err := compare.KnownRisk(t, parts[0].use); err != nil {
+					return nil, err
+				}
 			}
 			for _, l := range parts {
 				if order == 0 {
@@ -108,8 +128,8 @@ func byMark(marks []cerebro.Mark) (list []loss) {
 	before := cerebro.Mark{}
 	for _, m := range marks {
 		list = append(list, loss{
-			m.CostSeconds - before.CostSeconds, m.WaitingSeconds - before.WaitingSeconds, float64(m.Refused - before.Refused),
-			float64(m.Preferring - before.Preferring), m.GivenUp - before.GivenUp,
+			cost: m.CostSeconds - before.CostSeconds, waiting: m.WaitingSeconds - before.WaitingSeconds, refused: float64(m.Refused - before.Refused),
+			preferring: float64(m.Preferring - before.Preferring), givenUp: m.GivenUp - before.GivenUp,
 		})
 		before = m
 	}
@@ -120,7 +140,7 @@ func byMark(marks []cerebro.Mark) (list []loss) {
 // were left out, by their share of the demand.
 func atEnd(run *cerebro.Run) loss {
 	refused := slices.Max(run.Rejected) * float64(run.Placed+run.Unplaced)
-	return loss{hour * run.Cost, hour * refused, refused, float64(run.Preferring), run.GivenUp}
+	return loss{cost: hour * run.Cost, waiting: hour * refused, refused: refused, preferring: float64(run.Preferring), givenUp: run.GivenUp}
 }
 
 // An Interval is a figure and the limits of 95 % of its bootstrap.
@@ -128,8 +148,6 @@ type Interval struct {
 	Mean float64 `json:"mean"`
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
-
-	least float64 // of all draws
 }
 
 // resamples is the number of draws of a bootstrap.
@@ -149,7 +167,7 @@ func (m measure) saving(own, other losses, seed uint64) Interval {
 func interval(draws []float64, mean, share float64) Interval {
 	n := len(draws)
 	tail := int(float64(n)*(1-share)/2 + 1e-9)
-	return Interval{mean, draws[tail], draws[n-1-tail], draws[0]}
+	return Interval{mean, draws[tail], draws[n-1-tail]}
 }
 
 // Paired is the saving of one policy over another in percent, each by its costs on the same
@@ -199,35 +217,15 @@ func percent(a, b float64) float64 {
 	return 100 * (1 - a/b)
 }
 
-// A measure is the quantity compared. On a tight fixed fleet it is the items that find no machine on
-// arrival; policies that are alike there are distinguished by the next measure.
+// A measure is the quantity compared. On a fixed fleet where the policy in force finds no machine for
+// items on arrival it is their number.
 type measure int
 
 const (
 	byCost measure = iota
-	byWaiting
 	byLeftOut
 )
 
 func (m measure) of(l loss) float64 {
-	return [...]float64{l.cost, l.waiting, l.refused}[m]
-}
-
-// onEach reports whether a policy loses less than another on each trace of some spans.
-func (m measure) onEach(spans []span, own, other losses) bool {
-	saved, block := map[int]float64{}, 0
-	for _, s := range spans {
-		for range s.marks {
-			for order := range own[block] {
-				saved[s.trace] += m.of(other[block][order]) - m.of(own[block][order])
-			}
-			block++
-		}
-	}
-	for _, v := range saved {
-		if v <= 0 {
-			return false
-		}
-	}
-	return true
+	return [...]float64{l.cost, l.refused}[m]
 }

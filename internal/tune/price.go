@@ -9,7 +9,6 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
@@ -22,30 +21,16 @@ type Preferences struct {
 	Mode  binpack.SoftMode `json:"mode"`  // of the policy: keep or trade, or ignore where even the least price costs too much
 	Price float64          `json:"price"` // of trade
 	Most  float64          `json:"most_percent"`
-	// Of is the policy that these figures are of.
-	Of PriceOf `json:"of"`
-	// Searched and Test are on the hours before the test, where the price is chosen, and on those of
-	// the test, which choose neither the price nor weights.
+	// Searched and Test are on the part that chooses, here the price, too, and on the part that judges.
 	Searched []PriceRow `json:"searched"`
 	Test     []PriceRow `json:"test"`
-	// Saving is against the rule that the verdict names, which keeps preferences, on the hours of the
-	// test. That of the verdict is from before the price was set, in VerdictMode.
+	// Saving is against the policy in force on the hours of the test. That of the verdict is from before
+	// the price was set, in VerdictMode.
 	Saving      Interval         `json:"saving_percent"`
 	VerdictMode binpack.SoftMode `json:"verdict_mode"`
 
 	against, measure string
 }
-
-// PriceOf is the policy whose preferences are priced.
-type PriceOf string
-
-// The policies.
-const (
-	OfFile PriceOf = "file" // as it is written
-	// OfJudged is the policy that was judged: the file's weights are trained once more, also on the
-	// hours of the test, so they prove nothing there.
-	OfJudged PriceOf = "judged"
-)
 
 // A PriceRow is the cost of a setting of spec.soft, and the preferences that pods give up under it.
 type PriceRow struct {
@@ -57,10 +42,9 @@ type PriceRow struct {
 	GivenUp float64 `json:"given_up_percent"`
 }
 
-// searchPrice gives the file that was chosen the price of preferences under which pods give up least,
-// among those that cost no more than allowed on the hours before the test. A built-in rule becomes a
-// file for it. Where the file was trained on the hours of the test too, the policy that was judged
-// there is used in its place.
+// searchPrice gives the policy that was chosen, or the one in force that stays, the price of preferences
+// under which pods give up least, among those that cost no more than allowed on the part that chooses.
+// A built-in policy becomes a file for it.
 func (r *run) searchPrice(ctx context.Context) error {
 	most := r.cfg.PreferencesPercent
 	if most == 0 {
@@ -71,23 +55,15 @@ func (r *run) searchPrice(ctx context.Context) error {
 		r.note("the price of preferences was not searched: no pod of the history prefers anything")
 		return nil
 	}
-	object := r.out.Object
-	if object == nil {
-		object = ruleObject(rule.Settings{Choice: rule.Choice{Name: r.out.Chosen}})
-		object.Metadata.Name = r.cfg.Name
-		if err := r.provenance(object, &candidate{name: r.out.Chosen}); err != nil {
-			return err
-		}
-	}
-	of, priced := OfFile, object
-	if r.chosen.kind == trained {
-		of, priced = OfJudged, r.chosen.object
+	object, err := r.written(r.chosen)
+	if err != nil {
+		return err
 	}
 	settings := []policy.Soft{{Mode: binpack.SoftIgnore}, {Mode: binpack.SoftKeep}}
 	for _, price := range prices {
 		settings = append(settings, policy.Soft{Mode: binpack.SoftTrade, Price: price})
 	}
-	before, err := r.lossesWith(ctx, r.split.before, priced, settings)
+	before, err := r.lossesWith(ctx, r.split.validate, object, settings)
 	if err != nil {
 		return err
 	}
@@ -97,19 +73,19 @@ func (r *run) searchPrice(ctx context.Context) error {
 	if best > 1 {
 		judged, at = []policy.Soft{settings[0], settings[1], settings[best]}, 2
 	}
-	after, err := r.lossesWith(ctx, r.split.test, priced, judged)
+	after, err := r.lossesWith(ctx, r.split.test, object, judged)
 	if err != nil {
 		return err
 	}
 	test, _ := r.priceRows(judged, after)
 	p := &Preferences{
-		Mode: settings[best].Mode, Price: settings[best].Price, Most: most, Of: of, Searched: found, Test: test,
+		Mode: settings[best].Mode, Price: settings[best].Price, Most: most, Searched: found, Test: test,
 		Saving:      r.measure.saving(after[at], after[len(judged)], r.cfg.Seed),
-		VerdictMode: cmp.Or(binpack.CareOf(r.chosen.policy).Mode, binpack.SoftKeep), against: r.reference.name, measure: r.out.Measure,
+		VerdictMode: cmp.Or(binpack.CareOf(r.chosen.policy).Mode, binpack.SoftKeep), against: r.current.name, measure: r.out.Measure,
 	}
 	object.Spec.Soft = &settings[best]
 	object.Spec.Provenance["preferences"] = map[string]any{
-		"mostPercent": most, "extraPercent": found[best].Extra, "givenUpPercent": found[best].GivenUp, "of": string(of), "verdictMode": string(p.VerdictMode),
+		"mostPercent": most, "extraPercent": found[best].Extra, "givenUpPercent": found[best].GivenUp, "verdictMode": string(p.VerdictMode),
 		"test": map[string]any{
 			"extraPercent": test[at].Extra, "givenUpPercent": test[at].GivenUp,
 			"savingPercent": map[string]any{"mean": round(p.Saving.Mean), "low": round(p.Saving.Low), "high": round(p.Saving.High)},
@@ -132,7 +108,7 @@ func leastGivenUp(rows []PriceRow, waits []bool, most float64) (best int) {
 }
 
 // lossesWith are those of a policy on a part with each of some settings, and last those of the
-// reference.
+// policy in force.
 func (r *run) lossesWith(ctx context.Context, part []span, object *policy.Object, settings []policy.Soft) ([]losses, error) {
 	var list []*candidate
 	for i := range settings {
@@ -144,7 +120,7 @@ func (r *run) lossesWith(ctx context.Context, part []span, object *policy.Object
 		}
 		list = append(list, &candidate{name: string(settings[i].Mode), policy: p, prefers: true})
 	}
-	return judge(ctx, r.traces, part, append(list, r.reference), r.cfg.Seed, r.cfg.Workers)
+	return judge(ctx, r.traces, part, append(list, r.current), r.orders(part), r.cfg.Seed, r.cfg.Workers)
 }
 
 // priceRows are the costs of settings compared with the first of them, which ignores preferences; waits
@@ -157,7 +133,7 @@ func (r *run) priceRows(settings []policy.Soft, all []losses) (rows []PriceRow, 
 		if sum.preferring > 0 {
 			row.GivenUp = round(100 * sum.givenUp / sum.preferring)
 		}
-		rows, waits = append(rows, row), append(waits, !r.allows(all[i], all[0]))
+		rows, waits = append(rows, row), append(waits, !r.allowed(all[i], all[0]))
 	}
 	return rows, waits
 }
@@ -169,9 +145,6 @@ func (p *Preferences) text() string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "Preferences: %s gives up least of those that cost %g %% more than ignore or less. On the hours of the test", name, p.Most)
-	if p.Of == OfJudged {
-		text.WriteString(", for the policy that was judged there (the file is trained once more, also on these hours),")
-	}
 	for i, row := range p.Test {
 		what := string(row.Mode)
 		if row.Mode == binpack.SoftTrade {
@@ -179,6 +152,6 @@ func (p *Preferences) text() string {
 		}
 		fmt.Fprintf(&text, "%s %s costs %s %% and gives up %s %%", [...]string{"", ",", ","}[i], what, sheet.Figure(row.Extra, 2, true), sheet.Figure(row.GivenUp, 1, false))
 	}
-	fmt.Fprintf(&text, " of what pods prefer. With %s the policy has %s %s than %s, which keeps preferences; the verdict is of the mode %s.", name, p.Saving.text(), p.measure, p.against, p.VerdictMode)
+	fmt.Fprintf(&text, " of what pods prefer. With %s the policy has %s %s than %s, the policy in force; the verdict is of the mode %s.", name, p.Saving.text(), p.measure, p.against, p.VerdictMode)
 	return text.String()
 }

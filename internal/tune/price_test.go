@@ -2,6 +2,7 @@ package tune
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,26 +55,26 @@ func TestPriceOfPreferences(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, binpack.Care{Mode: p.Mode, Price: p.Price}, again.Spec.Care())
 		require.Equal(t, plain.Better, out.Better)
+		require.Empty(t, out.Chosen)
 		if plain.Object != nil {
 			require.Equal(t, plain.Object.Digest(), again.Digest(), "a setting of use")
 		}
 		text, err := json.Marshal(out)
 		require.NoError(t, err)
 		require.Contains(t, string(text), `"preferences":{"mode":`)
-		require.Contains(t, string(text), `"of":"file","searched":`)
+		require.Contains(t, string(text), `"searched":`)
 
 		// The saving there is of the file as it is written, on the hours of the test.
-		r := &run{cfg: cfg, traces: cfg.Traces}
+		r := &run{cfg: cfg, traces: slices.Clone(cfg.Traces)}
 		require.NoError(t, r.begin())
 		written, err := again.Policy()
 		require.NoError(t, err)
 		against, err := rule.ByName(out.Against, rule.Options{Seed: cfg.Seed, TiesByPosition: true})
 		require.NoError(t, err)
-		lost, err := judge(t.Context(), r.traces, r.split.test, []*candidate{{policy: written}, {policy: against}}, cfg.Seed, 1)
+		lost, err := judge(t.Context(), r.traces, r.split.test, []*candidate{{policy: written}, {policy: against}}, variants, cfg.Seed, 1)
 		require.NoError(t, err)
 		require.Equal(t, byCost.saving(lost[0], lost[1], cfg.Seed), p.Saving)
 		require.Equal(t, binpack.SoftKeep, p.VerdictMode)
-		require.Equal(t, "file", again.Spec.Provenance["preferences"].(map[string]any)["of"])
 		require.Contains(t, out.Notes[len(out.Notes)-1], "On the hours of the test ignore costs 0.00 % and gives up ")
 		t.Logf("%g %%: %+v; %s", most, chosen, out.Notes[len(out.Notes)-1])
 	}
@@ -86,47 +87,6 @@ func TestPriceOfPreferences(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, out.Preferences)
 	require.Equal(t, "the price of preferences was not searched: no pod of the history prefers anything", out.Notes[len(out.Notes)-1])
-}
-
-// A file whose weights were trained on the hours of the test says nothing there: the policy that was
-// judged, with weights from the hours before, does.
-func TestPriceOfTheJudged(t *testing.T) {
-	tr, err := generate.Generate("kubernetes", 600302, map[string]string{"nodes": "6", "days": "1", "soft": ".9", "zones": "3", "fleet": "open"})
-	require.NoError(t, err)
-	linear := func(mean float64) *candidate {
-		o := method{"linear", binpack.K0, []string{"mean", "empty"}}.bestFit()
-		o.Spec.Weights = []float64{mean, -1}
-		o.Spec.Provenance = map[string]any{}
-		p, err := o.Policy()
-		require.NoError(t, err)
-		return &candidate{kind: trained, policy: p, object: o}
-	}
-	judged, again := linear(1), linear(-.2)
-	safe, err := rule.ByName("bestfit", rule.Options{TiesByPosition: true})
-	require.NoError(t, err)
-	r := &run{
-		cfg:    Config{Traces: []*trace.Trace{tr}, PreferencesPercent: 5, Target: Live, Evaluations: 1, Seeds: 1, Seed: 1, Workers: 1, Name: "p"},
-		traces: []*trace.Trace{tr}, chosen: judged, reference: &candidate{name: "bestfit", policy: safe}, out: Result{Object: again.object, Measure: "lower cost of nodes"},
-	}
-	require.NoError(t, r.begin())
-	require.NoError(t, r.searchPrice(t.Context()))
-	p := r.out.Preferences
-	require.Equal(t, OfJudged, p.Of)
-	require.Equal(t, []float64{-.2, -1}, r.out.Object.Spec.Weights)
-	require.Equal(t, p.Mode, r.out.Object.Spec.Soft.Mode)
-	require.Contains(t, p.text(), "On the hours of the test, for the policy that was judged there (the file is trained once more, also on these hours), ignore costs")
-	rowsOf := func(c *candidate) []PriceRow {
-		var settings []policy.Soft
-		for _, row := range p.Test {
-			settings = append(settings, policy.Soft{Mode: row.Mode, Price: row.Price})
-		}
-		lost, err := r.lossesWith(t.Context(), r.split.test, c.object, settings)
-		require.NoError(t, err)
-		rows, _ := r.priceRows(settings, lost)
-		return rows
-	}
-	require.Equal(t, rowsOf(judged), p.Test)
-	require.NotEqual(t, rowsOf(again), p.Test)
 }
 
 // A setting under which pods wait longer costs nothing for them, and is out.

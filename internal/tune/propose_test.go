@@ -8,35 +8,25 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// With Choose nothing is judged: the last hours choose, all before them train.
+// With Choose nothing is judged: the last days choose, all before them train.
 func TestChooseOnly(t *testing.T) {
 	traces := []*trace.Trace{lasting(48)}
-	until, err := ends(traces)
-	require.NoError(t, err)
-	s, err := splitByTime(traces, until, day/2)
-	require.NoError(t, err)
-	hours, n := hoursOf(s.validate)
-	require.Equal(t, []float64{12, 3}, []float64{hours, float64(n)})
-	hours, n = hoursOf(s.train)
-	require.Equal(t, []float64{36, 9}, []float64{hours, float64(n)})
-	require.Empty(t, s.test)
-
 	out, err := Run(t.Context(), Config{
-		Traces: traces, Choose: day / 2, Target: Live, InForce: "mostallocated",
+		Traces: traces, Choose: day, Target: Live, InForce: "mostallocated",
 		Evaluations: 5, Seeds: 1, Seed: 1, Workers: 1, Name: "p",
 	})
 	require.NoError(t, err)
 	require.Empty(t, out.Reason)
 	require.NotEmpty(t, out.Validation)
 	require.Empty(t, out.Test)
-	require.NotContains(t, out.Parts, "judged")
+	require.Equal(t, "Trained on hours 0 to 24, chosen on hours 24 to 47.8", out.Parts)
 }
 
 // Choose keeps no hours for a price of preferences, which has to be judged, too.
 func TestChooseHasNoPrice(t *testing.T) {
-	cfg := Config{Traces: []*trace.Trace{lasting(48)}, Choose: day / 2, PreferencesPercent: 1, Target: Live, InForce: "mostallocated", Evaluations: 5, Seeds: 1, Workers: 1}
+	cfg := Config{Traces: []*trace.Trace{lasting(48)}, Choose: day, PreferencesPercent: 1, Target: Live, InForce: "mostallocated", Evaluations: 5, Seeds: 1, Workers: 1}
 	_, err := Run(t.Context(), cfg)
-	require.EqualError(t, err, "the settings Choose 43200 s and PreferencesPercent 1 do not go together: the price of preferences is judged on hours of the history, and Choose leaves none for that")
+	require.EqualError(t, err, "the settings Choose 86400 s and PreferencesPercent 1 do not go together: the price of preferences is judged on hours of the history, and Choose leaves none for that")
 }
 
 // Days that cost 10 % less save 10 % in every draw; of a saving and a loss neither is sure.

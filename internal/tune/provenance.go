@@ -19,11 +19,11 @@ func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 		if err != nil {
 			return err
 		}
-		for _, s := range r.split.all {
-			if s.trace == i {
-				history = append(history, map[string]any{"name": t.Name, "trace": whole, "instance": instance, "from": s.from, "until": s.until})
-			}
+		from, until := 0., 0.
+		if part := r.traces[i].Events; len(part) > 0 {
+			from, until = part[0].Time, part[len(part)-1].Time
 		}
+		history = append(history, map[string]any{"name": t.Name, "trace": whole, "instance": instance, "from": from, "until": until})
 	}
 	if chosen.kind == trained {
 		p["traces"] = history
@@ -45,12 +45,10 @@ func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 func (r *run) what() string {
 	whole := fillUps(r.traces)
 	switch {
-	case r.measure != byCost && whole:
+	case r.measure == byLeftOut && whole:
 		return "less demand left out"
 	case r.measure == byLeftOut:
 		return "fewer pods without a place at once"
-	case r.measure == byWaiting:
-		return "fewer pod-hours of waiting"
 	}
 	machines := r.traces[0].Instance.Machines
 	for _, m := range machines {

@@ -35,9 +35,12 @@ func TestRecordExport(t *testing.T) {
 			var p binpack.Policy = rule.MostAllocated{Ties: rule.Ties{Seed: 100 + draw}}
 			cost, _ := after(t, tr, tr.Events[0].Time+day, p)
 			base += cost
-			if result.Object != nil {
+			switch {
+			case !result.Better:
+				p = rule.MostAllocated{}
+			case result.Object != nil:
 				p, err = result.Object.Policy()
-			} else {
+			default:
 				p, err = rule.ByName(result.Chosen, rule.Options{})
 			}
 			require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
-	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -51,12 +51,15 @@ func tuned(t *testing.T, until float64, evaluations, seeds int, history ...*trac
 		Evaluations: evaluations, Seeds: seeds, Seed: 1, Workers: 2, Name: "tuned",
 	})
 	require.NoError(t, err)
-	if result.Object == nil {
-		p, err := rule.ByName(result.Chosen, rule.Options{Seed: 1, TiesByPosition: true})
-		require.NoError(t, err)
-		return p, result
+	var p binpack.Policy
+	switch {
+	case !result.Better:
+		p, err = policy.Shipped().Policy()
+	case result.Object != nil:
+		p, err = result.Object.Policy()
+	default:
+		p, err = rule.ByName(result.Chosen, rule.Options{Seed: 1, TiesByPosition: true})
 	}
-	p, err := result.Object.Policy()
 	require.NoError(t, err)
 	return p, result
 }
@@ -94,61 +97,8 @@ func spread(values []float64, limit float64) string {
 	return fmt.Sprintf("%+.2f ± %.2f %%, at worst %+.2f %%, by more than %v %% in %d of %d", mean, math.Sqrt(square/(n*max(1, n-1))), slices.Max(values), limit, above, len(values))
 }
 
-// TestRecordDays: tune on day one of generated clusters, its file judged on day two.
-func TestRecordDays(t *testing.T) {
-	first := setting("TUNE_SEED", 910000)
-	for i, fleet := range []string{"one", "open"} {
-		t.Run(fleet, func(t *testing.T) {
-			n := setting("TUNE_CLUSTERS", []int{6, 3}[i])
-			var against []float64
-			said := map[string]int{}
-			for seed := first; seed < first+n; seed++ {
-				tr := generated(t, "kubernetes", seed, "fleet="+fleet, "nodes="+cmp.Or(os.Getenv("TUNE_NODES"), "0"))
-				p, result := tuned(t, day, 200, 2, tr)
-				from := tr.Events[0].Time + day
-				own, _ := after(t, tr, from, p)
-				base, _ := after(t, tr, from, rule.BestFit{})
-				against = append(against, 100*(own/base-1))
-				said[result.verdict()]++
-				fmt.Printf("- %s %d: day two %+.2f %%; %s\n", fleet, seed, against[len(against)-1], sentence(result))
-			}
-			fmt.Printf("\n%s: cost-seconds of day two against Best-Fit %s; verdicts: %d better, %d no better\n\n",
-				fleet, spread(against, 1), said["better"], said["no better"])
-		})
-	}
-}
-
-// TestRecordUnproven: the shipped file for clusters whose pods leave, taken where day one says so: always,
-// where it saved anything on the judging part, and only where it is better. Seeds are for validation.
-func TestRecordUnproven(t *testing.T) {
-	against := map[string][]float64{}
-	for seed := 301; seed < 301+setting("TUNE_UNPROVEN", 30); seed++ {
-		tr := generated(t, "kubernetes", seed, "fleet=one")
-		own, err := forLeaving()[0].Policy()
-		require.NoError(t, err)
-		r := &run{cfg: Config{Until: day}, traces: []*trace.Trace{tr}}
-		require.NoError(t, r.begin())
-		found, err := judge(t.Context(), r.traces, r.split.test, []*candidate{{policy: own}, {policy: rule.BestFit{}}}, 1, 2)
-		require.NoError(t, err)
-		s := byCost.saving(found[0], found[1], 1)
-		from := tr.Events[0].Time + day
-		cost, _ := after(t, tr, from, own)
-		base, _ := after(t, tr, from, rule.BestFit{})
-		for name, taken := range map[string]bool{"always": true, "where it saved anything": s.Mean > 0, "better": s.Low > 0} {
-			v := 0.
-			if taken {
-				v = 100 * (cost/base - 1)
-			}
-			against[name] = append(against[name], v)
-		}
-	}
-	for _, name := range []string{"always", "where it saved anything", "better"} {
-		fmt.Printf("- %s: %s\n", name, spread(against[name], 1))
-	}
-}
-
-// judged is the policy that was chosen.
-func judged(result *Result) string {
+// chosenOf is the policy that was chosen.
+func chosenOf(result *Result) string {
 	return result.Test[slices.IndexFunc(result.Test, func(r Row) bool { return r.Chosen })].Policy
 }
 
@@ -157,7 +107,7 @@ func sentence(result *Result) string {
 	if !result.Better {
 		return result.Sentence()
 	}
-	return result.Sentence() + " (" + judged(result) + ")"
+	return result.Sentence() + " (" + chosenOf(result) + ")"
 }
 
 // tight is the least that `sigma generate kubernetes` draws for f.
@@ -178,105 +128,6 @@ func TestRecordFixed(t *testing.T) {
 		own, base = own+a, base+b
 	}
 	fmt.Printf("\nPods without a place at once, sum of %d: %d, Best-Fit %d: %.1f %%\n", n, own, base, 100*float64(own)/float64(max(1, base)))
-}
-
-// The rules of the settings, as notes on choosing by replay have them.
-var baselines = []string{"bestfit", "worstfit", "dotproduct", "firstfit", "movetofront", "bestfit-l2"}
-
-// TestRecordSettings: tune on six fill-ups or three times two days of a kind, judged on others of it.
-func TestRecordSettings(t *testing.T) {
-	const history, tests = 6, 3
-	unseen := setting("TUNE_UNSEEN", 981000)
-	only := os.Getenv("TUNE_KIND")
-	sum, worse, count := 0., 0, 0
-	for _, s := range []struct {
-		kind, know string
-		set        []string
-	}{
-		{"small", "K1", nil}, {"large", "K0", nil}, {"large", "K1", nil}, {"large", "K1", []string{"forecast=1.3"}},
-		{"large", "K1", []string{"noise=.7"}}, {"large2d", "K0", nil}, {"large3d", "K0", nil}, {"fixed", "K0", []string{"f=1.02"}},
-		{"churn", "K0", []string{"burst=8", "days=2"}}, {"churn", "K1", []string{"burst=40", "days=2"}}, {"orlib", "K0", nil}, {"weibull", "K0", []string{"n=1000"}},
-	} {
-		if only != "" && only != s.kind {
-			continue
-		}
-		draw := func(seed int) *trace.Trace {
-			tr := generated(t, s.kind, seed, s.set...)
-			if s.know == "K0" {
-				inst := *tr.Instance
-				inst.Apps = slices.Clone(inst.Apps)
-				for a := range inst.Apps {
-					inst.Apps[a].Expected, inst.Apps[a].Lifetime = -1, -1
-				}
-				tr.Instance = &inst
-			}
-			return tr
-		}
-		many := history
-		if s.kind == "churn" {
-			many = 3
-		}
-		var past []*trace.Trace
-		for i := range many {
-			past = append(past, draw(600201+i))
-		}
-		p, result := tuned(t, 0, 40, 1, past...)
-		policies := []binpack.Policy{p}
-		for _, name := range baselines {
-			b, err := rule.ByName(name, rule.Options{Seed: 1})
-			require.NoError(t, err)
-			policies = append(policies, b)
-		}
-		gaps := make([]float64, len(policies))
-		for i := range tests {
-			r := cerebro.NewReplayer(draw(unseen + i))
-			shuffles := []int{1, 2, 3}
-			if r.Deletes() {
-				shuffles = []int{0} // shuffling would change the load
-			}
-			for k, p := range policies {
-				for _, order := range shuffles {
-					run, err := r.Run(p, cerebro.Options{Order: order, Seed: 1, Brief: true, Fallback: rule.Fallback{}})
-					require.NoError(t, err)
-					gaps[k] += gap(r, &run) / float64(tests*len(shuffles))
-				}
-			}
-		}
-		best := 1 + slices.Index(gaps[1:], slices.Min(gaps[1:]))
-		chosen := cmp.Or(result.Chosen, "file")
-		if len(result.Test) > 1 && result.Better {
-			chosen = judged(result)
-		}
-		fmt.Printf("| %s %s %s | %s | %.2f | %s | %.2f |\n", s.kind, s.know, strings.Join(s.set, " "), chosen, gaps[0], baselines[best-1], gaps[best])
-		sum, count = sum+gaps[0], count+1
-		if gaps[0] > gaps[best]+.6 {
-			worse++
-		}
-	}
-	fmt.Printf("\nMean gap %.2f %%; worse than the best rule in hindsight by > .6 points in %d of %d\n", sum/float64(count), worse, count)
-}
-
-// gap is what a run needs beyond the volume bound, or on a fixed fleet what it rejects, %.
-func gap(r *cerebro.Replayer, run *cerebro.Run) float64 {
-	tr := r.Trace()
-	if tr.Instance.Fleet == binpack.Fixed {
-		return 100 * slices.Max(run.Rejected)
-	}
-	items := make([]int64, len(tr.Instance.Apps))
-	var changes []bound.Change
-	for _, e := range tr.Events {
-		c := bound.Change{Time: e.Time, App: tr.Requests[e.Request].App, Count: e.Count}
-		if e.Kind == trace.Delete {
-			c.Count = -c.Count
-		} else {
-			items[c.App] += int64(c.Count)
-		}
-		changes = append(changes, c)
-	}
-	if r.Deletes() {
-		return 100 * (run.CostSeconds/bound.VolumeOverTime(tr.Instance, changes, tr.MeasureFrom).CostSeconds - 1)
-	}
-	return 100 * (run.Cost/bound.Volume(tr.Instance, items).Cost - 1)
 }
 
 // drifting is one cluster until an hour, and then another on its machines.

@@ -1,12 +1,11 @@
 package tune
 
 import (
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
@@ -41,17 +40,28 @@ func (out *Result) verdict() string {
 	return "no better"
 }
 
-// Sentence is the verdict in one sentence.
+// Sentence is the verdict in one sentence, and for traces by use the risk of the chosen policy
+// in a second.
 func (out *Result) Sentence() string {
+	chosen := slices.IndexFunc(out.Test, func(r Row) bool { return r.Chosen && r.Use != nil })
+	if chosen < 0 {
+		return out.sentence()
+	}
+	return out.sentence() + " By use: " + out.Test[chosen].Use.Text() + "."
+}
+
+func (out *Result) sentence() string {
 	switch {
 	case out.Reason != "":
-		return fmt.Sprintf("nothing learned, use %s: %s.", out.Chosen, out.Reason)
+		return fmt.Sprintf("keep what you have: %s.", out.Reason)
+	case out.Better && out.Rule != "":
+		return fmt.Sprintf("use the rule %s: %s %s than %s.", out.Rule, out.Saving.text(), out.Measure, out.Against)
 	case out.Better:
 		return fmt.Sprintf("worth it: %s %s than %s.", out.Saving.text(), out.Measure, out.Against)
 	case out.Saving == nil:
-		return fmt.Sprintf("no better than %s: use that.", out.Against)
+		return fmt.Sprintf("keep what you have: nothing is better than %s.", out.Against)
 	}
-	return fmt.Sprintf("no better than %s: use that. The best other policy (%s) has %s %s.", out.Against, out.Test[1].Policy, out.Saving.text(), out.Measure)
+	return fmt.Sprintf("keep what you have: nothing is better than %s. The best other policy (%s) has %s %s.", out.Against, out.Test[1].Policy, out.Saving.text(), out.Measure)
 }
 
 func (i *Interval) text() string {
@@ -60,38 +70,52 @@ func (i *Interval) text() string {
 
 // Table writes the verdict and the figures behind it.
 func (out *Result) Table(w io.Writer) error {
-	fmt.Fprintln(w, out.Sentence())
+	var b strings.Builder
+	fmt.Fprintln(&b, out.Sentence())
 	if len(out.Validation) > 0 {
-		fmt.Fprintf(w, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval.\n", out.Parts, out.Against, strings.TrimPrefix(strings.TrimPrefix(out.Measure, "fewer "), "lower "))
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, part := range out.parts() {
-			fmt.Fprintf(t, "\n%s\tkind\tcost-hours\twaiting-hours\tleft out\tsaving %%\tfrom\tto\n", part.name)
-			for _, r := range part.rows {
-				fmt.Fprintln(t, strings.Join(r.cells(), "\t"))
-			}
-		}
-		if err := t.Flush(); err != nil {
-			return err
+		fmt.Fprintf(&b, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval.\n", out.Parts, out.Against, strings.TrimPrefix(strings.TrimPrefix(out.Measure, "fewer "), "lower "))
+		for _, t := range out.tables() {
+			t.Columns[0].Head = t.Title
+			b.WriteString("\n")
+			t.Text(&b)
 		}
 	}
 	for _, n := range out.Notes {
-		fmt.Fprintf(w, "\n%s\n", n)
+		fmt.Fprintf(&b, "\n%s\n", n)
 	}
-	_, err := fmt.Fprintf(w, "\n%s", out.How())
+	fmt.Fprintf(&b, "\n%s", out.How())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-type partRows struct {
-	name string
-	rows []Row
-}
-
-func (out *Result) parts() []partRows {
-	parts := []partRows{{"validation", out.Validation}, {"test", out.Test}}
-	if len(out.Test) == 0 {
-		parts = parts[:1]
+// tables have the candidates, by part of the history.
+func (out *Result) tables() (list []sheet.Table) {
+	for _, part := range []struct {
+		name string
+		rows []Row
+	}{{"validation", out.Validation}, {"test", out.Test}} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		t := sheet.Table{Title: part.name, Caption: "Candidates on the part for " + part.name + "; a star marks the chosen one", Align: sheet.Left, Columns: []sheet.Column{
+			{Head: "policy", Words: true},
+			{Head: "kind", Words: true},
+			{Head: "cost-hours"},
+			{Head: "waiting-hours"},
+			{Head: "left out", About: "pods without a place at once"},
+			{Head: "saving %", About: out.Measure + " less than " + out.Against},
+			{Head: "from"},
+			{Head: "to"},
+		}}
+		if part.rows[0].Use != nil {
+			t.Columns = append(t.Columns, sheet.Column{Head: "risk", About: "share of node-time in which recorded use exceeds capacity, with its 95 % interval", Words: true})
+		}
+		for _, r := range part.rows {
+			t.Add(r.cells()...)
+		}
+		list = append(list, t)
 	}
-	return parts
+	return list
 }
 
 func (r *Row) cells() []string {
@@ -100,54 +124,22 @@ func (r *Row) cells() []string {
 	if r.Chosen {
 		name += " *"
 	}
-	return []string{name, r.Kind, sheet.Short(r.CostHours), sheet.Short(r.WaitingHours), sheet.Short(r.LeftOut), digits(r.Saving.Mean), digits(r.Saving.Low), digits(r.Saving.High)}
-}
-
-//go:embed page.html
-var pageText string
-
-var pageTemplate = sheet.Template(pageText)
-
-type page struct {
-	Title, Summary, Parts, How string
-	Facts                      []sheet.Definition
-	Tables                     []pageTable
-	Notes                      []string
-}
-
-type pageTable struct {
-	Caption string
-	Table   sheet.Table
-}
-
-// HTML writes the result as a page of one file.
-func (out *Result) HTML(w io.Writer) error {
-	p := page{Title: "A policy for one’s own cluster", Summary: out.Sentence(), Parts: out.Parts, How: out.How(), Notes: out.Notes}
-	p.Facts = []sheet.Definition{{Term: "verdict", Text: out.verdict()}, {Term: "chosen", Text: out.Chosen}, {Term: "against", Text: out.Against}, {Term: "measure", Text: out.Measure}}
-	for _, part := range out.parts() {
-		table := sheet.Table{Heads: []sheet.Cell{
-			{Text: "policy", Words: true},
-			{Text: "kind", Words: true},
-			{Text: "cost-hours"},
-			{Text: "waiting-hours"},
-			{Text: "left out", About: "pods without a place at once"},
-			{Text: "saving\u00a0%", About: out.Measure + " less than " + out.Against},
-			{Text: "from"},
-			{Text: "to"},
-		}}
-		for _, r := range part.rows {
-			var row sheet.Row
-			for i, text := range r.cells() {
-				row.Cells = append(row.Cells, sheet.Cell{Text: text, Words: i < 2})
-			}
-			table.Rows = append(table.Rows, row)
-		}
-		if len(part.rows) > 0 {
-			p.Tables = append(p.Tables, pageTable{"Candidates on the part for " + part.name + "; a star marks the chosen one", table})
-		}
+	cells := []string{name, r.Kind, sheet.Short(r.CostHours), sheet.Short(r.WaitingHours), sheet.Short(r.LeftOut), digits(r.Saving.Mean), digits(r.Saving.Low), digits(r.Saving.High)}
+	if r.Use != nil {
+		cells = append(cells, r.Use.Text())
 	}
-	if err := pageTemplate.Execute(w, p); err != nil {
-		return fmt.Errorf("write page: %w", err)
+	return cells
+}
+
+// Report describes the result.
+func (out *Result) Report() *sheet.Report {
+	results := sheet.Section{Tables: out.tables(), Notes: out.Notes}
+	if out.Parts != "" {
+		results.About = out.Parts + "."
 	}
-	return nil
+	return &sheet.Report{
+		Title: "A policy for one’s own cluster", Summary: out.Sentence(),
+		Facts:    []sheet.Definition{{Term: "verdict", Text: out.verdict()}, {Term: "chosen", Text: out.Chosen}, {Term: "against", Text: out.Against}, {Term: "measure", Text: out.Measure}},
+		Sections: []sheet.Section{results, {Name: "How to use it", Copy: out.How()}},
+	}
 }

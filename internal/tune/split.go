@@ -1,157 +1,121 @@
 package tune
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 const (
-	hour = 3600.
-	day  = 24 * hour
-	// manyDays is from how many days on a block is a day.
-	manyDays   = 10
-	shortBlock = 4 * hour
-	fewest     = 3 // blocks, to train, validate and test
+	hour   = 3600.
+	day    = 24 * hour
+	fewest = 3 // fill-ups, to train, validate and test
+	// builtToTrain days are built where all recorded ones choose and judge, and builtForAll where no
+	// whole day is recorded.
+	builtToTrain, builtForAll = 4, 16
 )
 
-// A span is a stretch of one trace: its blocks follow one another.
+// A span is a stretch of one trace: its days follow one another.
 type span struct {
 	trace       int
 	from, until float64
-	marks       []float64 // ends of the blocks, the last is until
-	whole       bool      // the trace is one block (see [fillUps])
+	marks       []float64 // ends of the days, the last is until
+	whole       bool      // the trace is a fill-up (see [fillUps])
 }
 
 // A split is a history cut by time.
-type split struct {
-	all, train, validate, test []span
-	before                     []span  // train and validate
-	unit                       float64 // seconds of a block; 0 = each trace is one
-}
-
-// A shortError is returned for a history with too few blocks.
-type shortError struct {
-	hours  float64
-	blocks int
-}
-
-func (e *shortError) Error() string {
-	return fmt.Sprintf("the history has %.3g hours, of which %d blocks of four hours can be made; three blocks are the least that can be learned from, chosen on and judged on", e.hours, e.blocks)
-}
+type split struct{ train, validate, test []span }
 
 // fillUps reports a history of traces in which nothing leaves: clusters that only fill up.
-// Their need at the end counts, not that of single hours, so each trace is a block.
-func fillUps(traces []*trace.Trace) bool { return len(traces) >= fewest && nothingLeaves(traces) }
-
-func nothingLeaves(traces []*trace.Trace) bool {
-	return !slices.ContainsFunc(traces, func(t *trace.Trace) bool {
-		return slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete })
-	})
+// Their need at the end counts, not that of single hours, so each trace counts as a day.
+func fillUps(traces []*trace.Trace) bool {
+	return len(traces) >= fewest && !slices.ContainsFunc(traces, leaves)
 }
 
-// splitByTime cuts traces into blocks and shares them out: with ten days or more the blocks are
-// days, of which 60 % train, 20 % validate and 20 % test; else blocks of four hours or traces (see
-// [fillUps]), of which a third trains, a sixth validates and half tests. With choose above 0 the
-// blocks of the last choose seconds validate, and no block tests.
-func splitByTime(traces []*trace.Trace, until []float64, choose float64) (split, error) {
-	days := 0
-	for i, t := range traces {
-		days += blocks(t, until[i], day)
+// leaves reports whether an item of a trace leaves.
+func leaves(t *trace.Trace) bool {
+	return slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete })
+}
+
+// divide cuts the history into whole days and shares them out: half of them train, and the last fifth
+// tests. Of two days the first chooses, the second tests; a single day does both; then built days
+// train. Without a whole day in which something leaves all days are built. With [Config.Choose] the
+// last days choose, and none tests.
+func (r *run) divide() error {
+	days := r.days()
+	if len(days) == 0 {
+		if slices.ContainsFunc(r.traces, sized.BySize) {
+			return &nothingError{"no whole day is recorded, and only recorded use shows the risk of nodes above capacity"}
+		}
+		days = r.build(builtForAll)
 	}
-	s := split{unit: shortBlock}
-	whole := fillUps(traces)
-	switch {
-	case whole:
-		s.unit = 0
-	case days >= manyDays:
-		s.unit = day
+	n := len(days)
+	testing := max(1, n/5)
+	training := min(n/2, n-testing-1)
+	if choose := int(r.cfg.Choose/day + slack); r.cfg.Choose > 0 {
+		testing, training = 0, max(0, n-max(1, choose))
 	}
-	type block struct {
-		trace       int
-		from, until float64
+	s := &r.split
+	s.train, s.validate, s.test = stretch(days[:max(0, training)]), stretch(days[max(0, training):max(1, n-testing)]), stretch(days[n-testing:])
+	if len(s.train) == 0 {
+		s.train = stretch(r.build(builtToTrain))
 	}
-	var all []block
-	for i, t := range traces {
-		start := t.Events[0].Time
-		if whole {
-			all = append(all, block{i, start, until[i]})
+	return nil
+}
+
+// days are the whole days of the traces, each of a trace's last with the rest that is no day.
+func (r *run) days() (list []span) {
+	whole := fillUps(r.traces)
+	for i, t := range r.traces {
+		if len(t.Events) == 0 {
 			continue
 		}
-		n := blocks(t, until[i], s.unit)
-		for b := range n {
-			from := start + float64(b)*s.unit
-			end := from + s.unit
-			if b == n-1 {
-				end = until[i]
+		// Just after the last event, which the last day holds.
+		start, end := t.Events[0].Time, t.Events[len(t.Events)-1].Time+1e-3
+		if whole {
+			list = append(list, span{trace: i, from: start, until: end, marks: []float64{end}, whole: true})
+			continue
+		}
+		n := int((end-start)/day + slack)
+		if !leaves(t) {
+			n = 0
+		}
+		for d := range n {
+			from := start + float64(d)*day
+			until := from + day
+			if d == n-1 {
+				until = end
 			}
-			all = append(all, block{i, from, end})
+			list = append(list, span{trace: i, from: from, until: until, marks: []float64{until}})
 		}
 	}
-	n := len(all)
-	if n < fewest {
-		length := 0.0
-		for i, t := range traces {
-			length += until[i] - t.Events[0].Time
-		}
-		return split{}, &shortError{length / hour, n}
-	}
-	testing, validating := n/2, max(1, (n+3)/6)
-	if s.unit == day {
-		testing, validating = max(1, n/5), max(1, n/5)
-	}
-	if choose > 0 {
-		testing, validating = 0, max(1, min(n-1, int(choose/max(s.unit, 1)+slack)))
-	}
-	stretch := func(blocks []block) []span {
-		var out []span
-		for _, b := range blocks {
-			if k := len(out); k == 0 || out[k-1].trace != b.trace {
-				out = append(out, span{trace: b.trace, from: b.from, whole: whole})
-			}
-			last := &out[len(out)-1]
-			last.until, last.marks = b.until, append(last.marks, b.until)
-		}
-		return out
-	}
-	at := n - testing - validating
-	s.all, s.train, s.validate, s.test = stretch(all), stretch(all[:at]), stretch(all[at:at+validating]), stretch(all[at+validating:])
-	s.before = stretch(all[:at+validating])
-	return s, nil
+	return list
 }
 
-// slack is the share of a block that the last one may lack.
+// slack is the share of a day that the last one may lack.
 const slack = .05
 
-// blocks is the number of blocks of a length in a trace.
-func blocks(t *trace.Trace, until, unit float64) int {
-	return int((until-t.Events[0].Time)/unit + slack)
+// build appends days to the traces that are built from the workloads of the last one.
+func (r *run) build(n int) (list []span) {
+	last := r.traces[len(r.traces)-1]
+	for i := range n {
+		list = append(list, span{trace: len(r.traces), until: day, marks: []float64{day}})
+		r.traces = append(r.traces, generate.Day(last, r.cfg.Seed+uint64(i)))
+	}
+	return list
 }
 
-// ends are the times at which the histories end.
-func ends(traces []*trace.Trace) ([]float64, error) {
-	var list []float64
-	for _, t := range traces {
-		if len(t.Events) == 0 {
-			return nil, fmt.Errorf("trace %q: nothing arrives", t.Name)
+// stretch joins days that follow one another.
+func stretch(days []span) (list []span) {
+	for _, d := range days {
+		if k := len(list) - 1; k >= 0 && list[k].trace == d.trace {
+			list[k].until, list[k].marks = d.until, append(list[k].marks, d.until)
+			continue
 		}
-		// Just after the last event, which the last block holds.
-		list = append(list, t.Events[len(t.Events)-1].Time+1e-3)
-	}
-	if len(list) == 0 {
-		return nil, errors.New("there is no trace to learn from")
-	}
-	return list, nil
-}
-
-// windows are the traces of some spans.
-func windows(traces []*trace.Trace, spans []span) []*trace.Trace {
-	var list []*trace.Trace
-	for _, s := range spans {
-		list = append(list, traces[s.trace].Window(s.from, s.until, nil))
+		list = append(list, d)
 	}
 	return list
 }
@@ -175,8 +139,8 @@ func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) 
 			list = append(list, t)
 			continue
 		}
-		lead := min(day, s.from-t.Events[0].Time) * (1 - float64(order)/float64(12*orders))
-		w := t.Window(s.from-lead, s.until, shuffle(seed, order))
+		lead := min(day, s.from-t.Events[0].Time)
+		w := t.Window(s.from-lead+day*float64(order)/float64(12*orders), s.until, shuffle(seed, order))
 		w.MeasureFrom = max(w.MeasureFrom, s.from)
 		list = append(list, w)
 	}

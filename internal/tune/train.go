@@ -30,7 +30,10 @@ func scenarios(traces []*trace.Trace, spans []span) []*trace.Trace {
 			cut = append(cut, span{trace: s.trace, from: from, until: from + length})
 		}
 	}
-	return append(whole, windows(traces, cut)...)
+	for _, s := range cut {
+		whole = append(whole, traces[s.trace].Window(s.from, s.until, nil))
+	}
+	return whole
 }
 
 // starts are the policies that trainings of a method begin with, in turn: Best-Fit, and the
@@ -171,9 +174,10 @@ func peakShare(t *trace.Trace) float64 {
 	return peak
 }
 
-// learn trains a policy by a method on a part, from start or from anywhere where it is nil.
-func (r *run) learn(ctx context.Context, m method, spans []span, seed uint64, start *policy.Object, name string) (*policy.Object, error) {
-	traces := scenarios(r.traces, spans)
+// learn trains a policy by a method, from start or from anywhere where it is nil.
+func (r *run) learn(ctx context.Context, m method, seed uint64, start *policy.Object) (*policy.Object, error) {
+	name := fmt.Sprintf("%s-%d", m.file(), seed)
+	traces := scenarios(r.traces, r.split.train)
 	if r.fixed() && !fillUps(r.traces) {
 		traces = tightened(traces)
 	}

@@ -16,18 +16,18 @@ type Config struct {
 	Traces []*trace.Trace // days, or one long history, in order of time
 	// From and Until cut the history, in seconds after its first event; Until 0 = its end.
 	From, Until float64
-	// Choose, if above 0, leaves the verdict to the caller, who keeps later days for it: the last
-	// Choose seconds choose, the time before them trains, and nothing is judged.
+	// Choose, if above 0, leaves the verdict to the caller, who keeps later days for it: the days of the
+	// last Choose seconds choose, those before them train, and nothing is judged.
 	Choose  float64
 	Target  Target
-	InForce string // the name of the active policy
+	InForce string // the name of the active policy; "" = the one that a target has at first
 	Catalog compare.Catalog
 	// PreferencesPercent is the most that preferences may add to the measured loss, in percent of
 	// the loss without them: the price of the mode trade is searched. 0 = not searched. Choose
 	// leaves no hours to judge the price on: both together are an error.
 	PreferencesPercent float64
 	Evaluations        int // of each training
-	Seeds              int // trainings of each method
+	Seeds              int // trainings of each method; 0 = no training
 	Seed               uint64
 	Workers            int
 	Name               string // of the policy object
@@ -39,11 +39,12 @@ type Config struct {
 // A Result is the verdict and its basis.
 type Result struct {
 	Better  bool           // with Config.Choose: on the part that chose
-	Chosen  string         // a built-in name, "" where Object is to be written
+	Chosen  string         // a built-in name, "" where Object is to be written or nothing is better
 	Object  *policy.Object // nil where Chosen is built in
-	Against string
-	Saving  *Interval // percent, on test; nil where nothing was measured
-	Reason  string    // why nothing was learned; "" if a comparison decided
+	Rule    string         // the chosen one, also where Object holds it; "" = another policy
+	Against string         // the policy in force
+	Saving  *Interval      // percent, on test; nil where nothing was measured
+	Reason  string         // why nothing was learned; "" if a comparison decided
 	Notes   []string
 	Measure string // the quantity saved
 	Parts   string // the hours of train, validation and test
@@ -60,88 +61,59 @@ type Result struct {
 // run is one tuning.
 type run struct {
 	cfg     Config
-	traces  []*trace.Trace
+	traces  []*trace.Trace // those of cfg, cut, and then the built days
 	split   split
 	done    int // evaluations of trainings that are over
 	of      int
 	measure measure
-	// chosen is the candidate that was judged and chosen, before a last training, and reference
-	// the rule that it was judged against.
-	chosen, reference *candidate
-	out               Result
+	// chosen is the candidate that was judged and chosen, and current the policy in force.
+	chosen, current *candidate
+	out             Result
 }
 
-// variants is the number of replays that judge a part (see [ledIn]).
-const variants = 4
+// variants is the number of replays that judge a recorded part.
+const variants = 2
 
 // Run learns a policy, judges it and chooses.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Choose > 0 && cfg.PreferencesPercent > 0 {
 		return nil, fmt.Errorf("the settings Choose %g s and PreferencesPercent %g do not go together: the price of preferences is judged on hours of the history, and Choose leaves none for that", cfg.Choose, cfg.PreferencesPercent)
 	}
-	r := &run{cfg: cfg, traces: cfg.Traces, out: Result{target: cfg.Target}}
+	if cfg.InForce == "" {
+		cfg.InForce = cfg.Target.Installed()
+	}
+	r := &run{cfg: cfg, traces: slices.Clone(cfg.Traces), out: Result{target: cfg.Target, Against: cfg.InForce}}
 	if err := r.begin(); err != nil {
 		if no, ok := errors.AsType[*nothingError](err); ok {
-			r.safe(no.Error())
+			r.out.Reason = no.Error()
 			return &r.out, nil
 		}
 		return nil, err
 	}
-	free, reference, err := r.bestRule(ctx)
-	if err != nil {
-		return nil, err
-	}
-	learned, err := r.trainAll(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.choose(ctx, free, reference, learned); err != nil {
+	if err := r.choose(ctx); err != nil {
 		return nil, err
 	}
 	return &r.out, r.searchPrice(ctx)
 }
 
-// bestRule judges every rule on validation and test and returns all, and the best: the safe
-// one, unless another is better in every draw of the bootstrap (of dozens of rules one is
-// better in 95 % by luck) and on each trace (each may be a cluster of its own). Rules need no training, so the learned policy has to beat the
-// best in hindsight.
-func (r *run) bestRule(ctx context.Context) (all []*candidate, best *candidate, err error) {
-	list, err := rules(r.cfg.Target, r.traces[0].Instance, r.cfg.Seed)
-	if err != nil {
-		return nil, nil, err
+// orders is the number of replays that judge a part (see [ledIn]): one of built days, each of which is a
+// draw of its own.
+func (r *run) orders(part []span) int {
+	if r.isBuilt(part) {
+		return 1
 	}
-	for i := range list {
-		if checkSuits(list[i].name, list[i].object, r.traces) == nil {
-			all = append(all, &list[i])
-		}
-	}
-	later := slices.Concat(r.split.validate, r.split.test)
-	found, err := judge(ctx, r.traces, later, all, r.cfg.Seed, r.cfg.Workers)
-	if err != nil {
-		return nil, nil, err
-	}
-	safe := slices.IndexFunc(all, func(c *candidate) bool { return c.name == r.cfg.Target.safe() })
-	if r.fixed() && found[safe].sum().refused > 0 {
-		r.measure = byLeftOut
-	}
-	r.out.Measure = r.what()
-	at, most := safe, 0.
-	for i := range all {
-		if s := r.measure.saving(found[i], found[safe], r.cfg.Seed); r.allows(found[i], found[safe]) && s.least > 0 && r.measure.onEach(later, found[i], found[safe]) && s.Mean > most {
-			at, most = i, s.Mean
-		}
-	}
-	return all, all[at], nil
+	return variants
 }
 
-// allows reports whether a policy lets items wait no longer than another.
-func (r *run) allows(own, other losses) bool {
-	return r.measure != byCost || own.sum().waiting <= other.sum().waiting
-}
+// isBuilt reports whether a part is of built days.
+func (r *run) isBuilt(part []span) bool { return part[0].trace >= len(r.cfg.Traces) }
 
 // trainAll trains every method with every seed on the train part.
 func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
 	var list []*candidate
+	if r.cfg.Seeds == 0 {
+		return nil, nil
+	}
 	for _, m := range methods(r.cfg.Target, r.traces) {
 		starts := m.starts(r.fixed())
 		var members []*policy.Object
@@ -153,7 +125,7 @@ func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
 			}
 		}
 		if r.averages(m) {
-			c, err := r.average(ctx, m, r.split.train, members, "")
+			c, err := r.average(ctx, m, members)
 			if err != nil {
 				return nil, err
 			}
@@ -162,7 +134,7 @@ func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
 		}
 		for i, start := range members {
 			seed := r.cfg.Seed + uint64(i)
-			object, err := r.learn(ctx, m, r.split.train, seed, start, fmt.Sprintf("%s-%d", m.file(), seed))
+			object, err := r.learn(ctx, m, seed, start)
 			if err != nil {
 				return nil, err
 			}
@@ -170,7 +142,7 @@ func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, &candidate{name: fmt.Sprintf("%s, seed %d", m, seed), kind: trained, policy: p, object: object, how: m, seed: seed})
+			list = append(list, &candidate{name: fmt.Sprintf("%s, seed %d", m, seed), kind: trained, policy: p, object: object})
 		}
 	}
 	return list, nil

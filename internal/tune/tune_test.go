@@ -3,7 +3,9 @@ package tune
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,59 +42,176 @@ func lasting(hours float64) *trace.Trace {
 	return t
 }
 
-func split1(t *testing.T, traces ...*trace.Trace) split {
+// divided is a run whose history is divided.
+func divided(t *testing.T, choose float64, traces ...*trace.Trace) *run {
 	t.Helper()
-	until, err := ends(traces)
-	require.NoError(t, err)
-	s, err := splitByTime(traces, until, 0)
-	require.NoError(t, err)
-	return s
+	r := &run{cfg: Config{Traces: traces, Choose: choose, Seed: 1}, traces: slices.Clone(traces)}
+	require.NoError(t, r.divide())
+	return r
 }
 
-// hoursOf are the hours of a part and its blocks.
-func hoursOf(spans []span) (hours float64, blocks int) {
+// daysOf are the days of a part and its hours.
+func daysOf(spans []span) (days int, hours float64) {
 	for _, s := range spans {
+		days += len(s.marks)
 		hours += (s.until - s.from) / hour
-		blocks += len(s.marks)
 	}
-	return math.Round(hours), blocks
+	return days, math.Round(hours)
 }
 
-func TestSplit(t *testing.T) {
+// TestDivide: whole days train, choose and judge. Built days train where there are one or two, and do all
+// where none is whole, or nothing leaves.
+func TestDivide(t *testing.T) {
+	staying := lasting(48)
+	staying.Events = slices.DeleteFunc(staying.Events, func(e trace.Event) bool { return e.Kind == trace.Delete })
+	now := lasting(1)
+	now.Initial, now.Events = len(now.Requests), nil
 	for _, tc := range []struct {
-		days                    []float64 // hours of each trace
-		train, validate, test   float64
-		blocks1, blocks2, block int
+		name                  string
+		choose                float64
+		traces                []*trace.Trace
+		train, validate, test int
+		built, all            bool // days built to train, and for all parts
 	}{
-		{[]float64{12}, 4, 4, 4, 1, 1, 1},
-		{[]float64{24}, 8, 4, 12, 2, 1, 3},
-		{[]float64{48}, 16, 8, 24, 4, 2, 6},
-		{[]float64{24, 24}, 16, 8, 24, 4, 2, 6},
-		{[]float64{240}, 144, 48, 48, 6, 2, 2},
-		{[]float64{24, 24, 24, 24, 24, 24, 24, 24, 24, 24}, 144, 48, 48, 6, 2, 2},
-		{[]float64{26}, 8, 4, 14, 2, 1, 3}, // the rest belongs to the last block
+		{"23 hours", 0, []*trace.Trace{lasting(23)}, 4, 1, 1, true, false},
+		{"a day and a rest", 0, []*trace.Trace{lasting(40)}, 4, 1, 1, true, false},
+		{"two days", 0, []*trace.Trace{lasting(48)}, 4, 1, 1, true, false},
+		{"three days", 0, []*trace.Trace{lasting(72)}, 1, 1, 1, false, false},
+		{"three traces of a day", 0, []*trace.Trace{lasting(24), lasting(24), lasting(24)}, 1, 1, 1, false, false},
+		{"a week", 0, []*trace.Trace{lasting(168)}, 3, 3, 1, false, false},
+		{"ten days", 0, []*trace.Trace{lasting(240)}, 5, 3, 2, false, false},
+		{"half a day", 0, []*trace.Trace{lasting(12)}, 8, 5, 3, true, true},
+		{"nothing leaves", 0, []*trace.Trace{staying}, 8, 5, 3, true, true},
+		{"a snapshot", 0, []*trace.Trace{now}, 8, 5, 3, true, true},
+		{"fill-ups", 0, []*trace.Trace{staying, staying, staying, staying}, 2, 1, 1, false, false},
+		{"the last day chooses", day, []*trace.Trace{lasting(72)}, 2, 1, 0, false, false},
+		{"all days choose", 3 * day, []*trace.Trace{lasting(72)}, 4, 3, 0, true, false},
 	} {
-		var traces []*trace.Trace
-		for _, h := range tc.days {
-			traces = append(traces, lasting(h))
-		}
-		s := split1(t, traces...)
-		for _, part := range []struct {
-			spans []span
-			hours float64
-			n     int
-		}{{s.train, tc.train, tc.blocks1}, {s.validate, tc.validate, tc.blocks2}, {s.test, tc.test, tc.block}} {
-			hours, n := hoursOf(part.spans)
-			require.InDelta(t, part.hours, hours, 1.5, "%v", tc.days)
-			require.Equal(t, part.n, n, "%v", tc.days)
+		r := divided(t, tc.choose, tc.traces...)
+		train, _ := daysOf(r.split.train)
+		validate, hours := daysOf(r.split.validate)
+		test, _ := daysOf(r.split.test)
+		require.Equal(t, []int{tc.train, tc.validate, tc.test}, []int{train, validate, test}, tc.name)
+		require.Equal(t, tc.built, r.isBuilt(r.split.train), tc.name)
+		require.Equal(t, tc.all, r.isBuilt(r.split.validate), tc.name)
+		if tc.name == "a day and a rest" {
+			require.InDelta(t, 40, hours, 1, "the rest belongs to the last day")
+			require.Equal(t, r.split.validate, r.split.test, "a single day chooses and judges")
 		}
 	}
-	short := lasting(11)
-	until, err := ends([]*trace.Trace{short})
-	require.NoError(t, err)
-	_, err = splitByTime([]*trace.Trace{short}, until, 0)
-	require.ErrorContains(t, err, "the history has 10.8 hours, of which 2 blocks of four hours can be made; three blocks")
+	r := divided(t, 0, lasting(72))
+	require.Equal(t, "hours 48 to 71.8", r.hours(r.split.test))
 }
+
+// A cluster by what its pods use has no risk on days that were never recorded.
+func TestBuiltDaysHaveNoUse(t *testing.T) {
+	tr := lasting(12)
+	tr.Source = map[string]any{"sizes": map[string]any{}}
+	out, err := Run(t.Context(), Config{Traces: []*trace.Trace{tr}, Target: Live, InForce: "bestfit", Seeds: 0, Seed: 1, Workers: 1, Name: "p"})
+	require.NoError(t, err)
+	require.Equal(t, "keep what you have: no whole day is recorded, and only recorded use shows the risk of nodes above capacity.", out.Sentence())
+	require.Equal(t, "no better", out.verdict())
+	require.Equal(t, []string{"", "bestfit"}, []string{out.Chosen, out.Against})
+}
+
+// wasteful is a day under which spreading costs many nodes, and packing few.
+func wasteful(t *testing.T) *trace.Trace {
+	tr, err := generate.Generate("kubernetes", 600401, map[string]string{"nodes": "10", "days": "1", "fleet": "one"})
+	require.NoError(t, err)
+	return tr
+}
+
+// TestAgainstInForce: a policy is better only than the one in force. A rule that a bad policy should go
+// back to is named; a good one stays, whatever the rules.
+func TestAgainstInForce(t *testing.T) {
+	cfg := Config{Traces: []*trace.Trace{wasteful(t)}, Target: Live, InForce: "worstfit", Seed: 1, Workers: 2, Name: "p"}
+	out, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.True(t, out.Better)
+	require.Equal(t, "worstfit", out.Against)
+	require.Equal(t, Interval{}, out.Validation[0].Saving, "the policy in force is the first row")
+	require.Equal(t, inForce, out.Validation[0].Kind)
+	chosen := slices.IndexFunc(out.Test, func(r Row) bool { return r.Chosen })
+	require.Positive(t, chosen)
+	require.Greater(t, out.Test[chosen].Saving.Low, 1.)
+	require.Equal(t, out.Test[chosen].Saving, *out.Saving)
+
+	best := out.Test[chosen].Policy
+	if out.Object != nil { // a file of the rule or a shipped one
+		text := filepath.Join(t.TempDir(), "p.yaml")
+		require.NoError(t, out.Object.Save(text))
+		best = text
+	}
+	cfg.InForce = best
+	again, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.False(t, again.Better)
+	require.Empty(t, again.Chosen)
+	require.Nil(t, again.Object)
+	require.Equal(t, best, again.Against)
+	require.Regexp(t, "^keep what you have: nothing is better than .*The best other policy ", again.Sentence())
+	require.Len(t, again.Test, 2)
+	require.True(t, again.Test[0].Chosen)
+	text, err := json.Marshal(again)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"verdict":"no better","chosen":"","against":`)
+}
+
+// TestSnapshotAlone: from a snapshot, in which nothing comes and goes, days are built, and on them the
+// choice is made in the same way.
+func TestSnapshotAlone(t *testing.T) {
+	now := *wasteful(t).Window(12*hour, 12*hour+1, nil)
+	now.Initial, now.Events = len(now.Requests), nil
+	cfg := Config{Traces: []*trace.Trace{&now}, Target: Live, InForce: "worstfit", Seed: 1, Workers: 2, Name: "p"}
+	out, err := Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, "Trained on 8 built days, chosen on 5 built days, judged on 3 built days", out.Parts)
+	require.True(t, out.Better)
+	require.Greater(t, out.Saving.Mean, 3.)
+	cfg.InForce = "bestfit"
+	out, err = Run(t.Context(), cfg)
+	require.NoError(t, err)
+	require.False(t, out.Better, "%v", out.Sentence())
+}
+
+// TestBest: the policy that is there stays unless another saves the margin, lets nothing wait longer, and,
+// with a forecast, is surely better.
+func TestBest(t *testing.T) {
+	k0, k1 := rule.BestFit{}, forecasting{rule.BestFit{}}
+	of := func(values ...float64) (l losses) {
+		for _, v := range values {
+			l = append(l, []loss{{cost: v}})
+		}
+		return l
+	}
+	waits := of(90)
+	waits[0][0].waiting = 1
+	for name, tc := range map[string]struct {
+		all  []*candidate
+		lost []losses
+		want int
+	}{
+		"less than the margin":     {[]*candidate{{policy: k0}}, []losses{of(99.1)}, 0},
+		"the margin":               {[]*candidate{{policy: k0}}, []losses{of(98.9)}, 1},
+		"the most":                 {[]*candidate{{policy: k0}, {policy: k0}, {policy: k0}}, []losses{of(98), of(97), of(97.5)}, 2},
+		"its pods wait":            {[]*candidate{{policy: k0}, {policy: k0}}, []losses{waits, of(95)}, 2},
+		"a forecast, sure":         {[]*candidate{{kind: trained, policy: k0}, {kind: trained, policy: k1}}, []losses{of(98), of(90)}, 2},
+		"a forecast beside a rule": {[]*candidate{{policy: k0}, {policy: k0}}, []losses{of(101), of(102)}, 0},
+	} {
+		r := &run{cfg: Config{Seed: 1}}
+		j := judged{all: append([]*candidate{{policy: k0}}, tc.all...), lost: append([]losses{of(100)}, tc.lost...)}
+		require.Equal(t, tc.want, r.best(&j, 1, 0, 1), name)
+	}
+	r := &run{cfg: Config{Seed: 1}}
+	j := judged{all: []*candidate{{policy: k0}, {kind: trained, policy: k0}, {kind: trained, policy: k1}}, lost: []losses{of(100, 100, 100), of(95, 95, 95), of(80, 96, 96)}}
+	require.Equal(t, 1, r.best(&j, 1, 0, 1), "better in one day of three only")
+	require.Equal(t, 0, r.best(&j, 1, 0, 20))
+}
+
+// forecasting is a policy that uses a forecast.
+type forecasting struct{ rule.BestFit }
+
+func (forecasting) Knowledge() binpack.Knowledge { return binpack.K1 }
 
 // TestFillUps: traces in which nothing leaves are judged by what they need at the end, each in
 // several orders, and the rule that packs them best is found.
@@ -106,28 +225,13 @@ func TestFillUps(t *testing.T) {
 	cfg := Config{Traces: history, Target: Live, InForce: "bestfit", Evaluations: 20, Seeds: 1, Seed: 1, Workers: 1, Name: "p"}
 	out, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
-	require.Empty(t, out.Reason)
-	require.Equal(t, "Trained on trace 1, chosen on trace 2, judged on trace 3, trace 4", out.Parts)
+	require.Equal(t, "Trained on trace 1, trace 2, chosen on trace 3, judged on trace 4", out.Parts)
 	require.Equal(t, "fewer nodes", out.Measure)
-	require.NotEqual(t, "bestfit", out.Chosen, "it needs a fifth more")
-	run, err := cerebro.NewReplayer(history[1]).Run(rule.BestFit{}, cerebro.Options{})
+	require.True(t, out.Better, "Best-Fit needs a fifth more")
+	run, err := cerebro.NewReplayer(history[2]).Run(rule.BestFit{}, cerebro.Options{})
 	require.NoError(t, err)
-	at := slices.IndexFunc(out.Validation, func(r Row) bool { return r.Policy == "bestfit" })
-	require.InDelta(t, run.Cost, out.Validation[at].CostHours, 2, "the mean over orders")
-
-	long, err := generate.Generate("large", 600201, map[string]string{"scale": ".1"}) // of a day
-	require.NoError(t, err)
-	cfg.Traces = []*trace.Trace{long}
-	out, err = Run(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Contains(t, out.Reason, "three traces in which nothing leaves", "hours say nothing of it")
-	require.Equal(t, "bestfit", out.Chosen)
-
-	cfg.Traces = history[:2]
-	out, err = Run(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Contains(t, out.Reason, "three traces in which nothing leaves")
-	require.Equal(t, "bestfit", out.Chosen)
+	require.Equal(t, "bestfit", out.Validation[0].Policy)
+	require.InDelta(t, run.Cost, out.Validation[0].CostHours, 2, "the mean over orders")
 }
 
 // TestStarts: trainings begin with Best-Fit and with the files that their features can say.
@@ -147,28 +251,31 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// A replay that is led in counts from its part; blocks add up to the whole.
-func TestBlocksAddUp(t *testing.T) {
-	tr := lasting(24)
-	s := split1(t, tr)
+// A replay that is led in counts from its part; days add up to the whole.
+func TestDaysAddUp(t *testing.T) {
+	tr := lasting(120)
+	s := divided(t, 0, tr).split
 	c := candidate{name: "bestfit", policy: rule.BestFit{}}
-	found, err := judge(t.Context(), []*trace.Trace{tr}, s.test, []*candidate{&c, &c}, 1, 2)
+	const orders = 4
+	found, err := judge(t.Context(), []*trace.Trace{tr}, s.validate, []*candidate{&c, &c}, orders, 1, 2)
 	require.NoError(t, err)
 	require.Equal(t, found[0], found[1])
-	require.Len(t, found[0], 3)
-	for order := range 4 {
-		w := ledIn([]*trace.Trace{tr}, s.test, 1, order, 4)[0]
-		require.Equal(t, 12*hour, w.MeasureFrom)
-		require.Equal(t, float64(order)*hour/4, w.Events[0].Time, "led in later")
+	require.Len(t, found[0], 2)
+	for order := range orders {
+		w := ledIn([]*trace.Trace{tr}, s.validate, 1, order, orders)[0]
+		require.Equal(t, 2*day, w.MeasureFrom)
+		require.Equal(t, day+float64(order)*hour/2, w.Events[0].Time, "led in later")
 		run, err := cerebro.NewReplayer(w).Run(rule.BestFit{}, cerebro.Options{})
 		require.NoError(t, err)
 		require.Zero(t, run.Unplaced)
 		sum := 0.
-		for _, block := range found[0] {
-			sum += block[order].cost
+		for _, day := range found[0] {
+			sum += day[order].cost
 		}
 		require.InEpsilon(t, run.CostSeconds, sum, 1e-12)
 	}
+	first := ledIn([]*trace.Trace{tr}, s.train, 1, 1, orders)[0]
+	require.Equal(t, []float64{hour / 2, hour/2 + trace.Settling}, []float64{first.Events[0].Time, first.MeasureFrom}, "nothing leads in the first day")
 }
 
 // The interval of a paired difference is narrow where blocks differ and policies do not.
@@ -183,68 +290,20 @@ func TestSaving(t *testing.T) {
 		require.InDelta(t, 10, v, 1e-9)
 	}
 	require.Equal(t, 5., byLeftOut.of(loss{cost: 1, waiting: 3, refused: 5}))
-	require.Equal(t, 3., byWaiting.of(loss{cost: 1, waiting: 3, refused: 5}))
-	require.Equal(t, Interval{-100, -100, -100, -100}, byLeftOut.saving(own, other, 1))
+	require.Equal(t, Interval{-100, -100, -100}, byLeftOut.saving(own, other, 1))
 	require.Equal(t, Interval{}, byLeftOut.saving(other, other, 1))
 	rare := losses{{{}}, {{}}, {{refused: 3}}} // in one block of three somebody waits
-	require.Equal(t, Interval{100, 100, 100, 100}, byLeftOut.saving(losses{{{}}, {{}}, {{}}}, rare, 1))
+	require.Equal(t, Interval{100, 100, 100}, byLeftOut.saving(losses{{{}}, {{}}, {{}}}, rare, 1))
 	other[1][0].cost = 800 // worse in the largest block
 	got = byCost.saving(own, other, 1)
 	require.Less(t, got.Low, 0.)
 	require.Greater(t, got.High, 0.)
 	own, other = nil, nil
-	for _, cost := range []float64{90, 90, 90, 110} { // two bad ones of four draws or more: 26 %, four: .4 %
+	for _, cost := range []float64{90, 90, 90, 110} { // two bad ones of four draws or more: 26 %
 		own, other = append(own, []loss{{cost: cost}}), append(other, []loss{{cost: 100}})
 	}
 	got = byCost.saving(own, other, 1)
 	require.InDelta(t, -5, got.Low, 1e-9)
-	require.InDelta(t, -10, got.least, 1e-9)
-}
-
-// A rule that is much better on one trace and a little worse on another is not better on each.
-func TestOnEach(t *testing.T) {
-	spans := []span{{trace: 0, marks: []float64{1, 2}}, {trace: 1, marks: []float64{1}}, {trace: 0, marks: []float64{3}}}
-	other := losses{{{cost: 100}}, {{cost: 100}}, {{cost: 100}}, {{cost: 100}}}
-	require.True(t, byCost.onEach(spans, losses{{{cost: 50}}, {{cost: 101}}, {{cost: 99}}, {{cost: 101}}}, other))
-	require.False(t, byCost.onEach(spans, losses{{{cost: 50}}, {{cost: 50}}, {{cost: 101}}, {{cost: 50}}}, other))
-}
-
-// TestDecide: the policy in force has a chance where the chosen rival is no better, other rules have none.
-func TestDecide(t *testing.T) {
-	judged := []*candidate{{name: "bestfit"}, {kind: trained}, {kind: builtIn}, {kind: inForce, object: &policy.Object{}}}
-	good, unsure, bad := Interval{Mean: 2, Low: 1}, Interval{Mean: 1, Low: -1}, Interval{Mean: -1, Low: -2}
-	for _, tc := range []struct {
-		own, inForce Interval
-		allowed      bool
-		at           int
-	}{
-		{good, good, true, 1}, {unsure, good, true, 3}, {bad, unsure, true, 0}, {unsure, unsure, true, 0}, {good, bad, false, 0},
-	} {
-		require.Equal(t, tc.at, decide(judged, []Row{{}, {Saving: tc.own}, {Saving: good}, {Saving: tc.inForce}}, []bool{true, tc.allowed, true, true}))
-	}
-}
-
-// TestKinds: a kind is chosen by the mean over its trainings.
-func TestKinds(t *testing.T) {
-	lucky, steady := method{model: "linear"}, method{model: "devices"}
-	all := []*candidate{{kind: trained, how: lucky}, {kind: trained, how: lucky}, {kind: trained, how: steady}, {kind: shipped, name: "a"}}
-	rows := []Row{{Saving: Interval{Mean: 5}}, {Saving: Interval{Mean: -3}}, {Saving: Interval{Mean: 2}}, {Saving: Interval{Mean: 1}}}
-	require.Equal(t, []float64{1, 1, 2, 1}, savingOfKinds(all, rows, []bool{true, true, true, true}))
-	require.Equal(t, []float64{5, 5, 2, 1}, savingOfKinds(all, rows, []bool{true, false, true, true}), "a seed that was ruled out says nothing")
-	equal := Row{Saving: Interval{Mean: 1}, WaitingHours: 2, CostHours: 3}
-	for _, worse := range []Row{{WaitingHours: 0}, {Saving: Interval{Mean: 1}, WaitingHours: 3}, {Saving: Interval{Mean: 1}, WaitingHours: 2, CostHours: 4}} {
-		require.Positive(t, equal.compare(&worse), "by what is saved, then waiting, then cost")
-	}
-}
-
-// TestChoice: the best kind that may be taken, and of it the best.
-func TestChoice(t *testing.T) {
-	all := make([]*candidate, 3)
-	rows := []Row{{Saving: Interval{Mean: 1}}, {Saving: Interval{Mean: 3}}, {Saving: Interval{Mean: 4}}}
-	kinds := []float64{2, 2, 1}
-	require.Equal(t, 1, choice(all, rows, kinds, func(int) bool { return true }))
-	require.Equal(t, 0, choice(all, rows, kinds, func(i int) bool { return i != 1 }))
-	require.Equal(t, -1, choice(all, rows, kinds, func(int) bool { return false }))
 }
 
 // TestMean: an average takes the direction of each member, whatever the order of its features, and
@@ -383,8 +442,8 @@ func TestResume(t *testing.T) {
 	got, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
 	var a, b bytes.Buffer
-	require.NoError(t, want.HTML(&a))
-	require.NoError(t, got.HTML(&b))
+	require.NoError(t, want.Report().HTML(&a))
+	require.NoError(t, got.Report().HTML(&b))
 	require.Equal(t, a.String(), b.String())
 	sheettest.Check(t, a.String())
 }

@@ -21,6 +21,8 @@ import (
 type Options struct {
 	Repack bool // placed items are placed again
 	Plan   plan.Options
+	// Progress, if not nil, gets the number of machines whose loss was tried, and of all.
+	Progress func(done, of int)
 }
 
 // A State is a plan of the present items and machines, or of the changed ones.
@@ -35,7 +37,9 @@ type State struct {
 	Proven bool `json:"proven"`
 	// Ignored is the number of items that are placed without all of their constraints.
 	Ignored int `json:"ignored,omitempty"`
-	again   int // items that must not move and are placed again
+	// Use is the risk of a plan by use.
+	Use   *report.Use `json:"use,omitempty"`
+	again int         // items that must not move and are placed again
 }
 
 // An AppLeft is an app that no longer fits.
@@ -68,6 +72,7 @@ type Answer struct {
 	Relaxed  []Relaxed `json:"relaxed"`
 	// Together let all items in where nothing alone does.
 	Together []string `json:"together,omitempty"`
+	Note     string   `json:"note,omitempty"` // on rows that have no risk
 	only     string   // the machine whose loss is not tried
 }
 
@@ -75,7 +80,11 @@ func (o *Options) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p, err := compare.NewPlan(ctx, t, o.Plan)
+	p, exact, err := o.quick(ctx, t, o.Plan.Work)
+	if err != nil || exact {
+		return p, err
+	}
+	p, err = compare.NewPlan(ctx, t, o.Plan)
 	if err == nil {
 		err = ctx.Err() // a search that was cut short is no answer
 	}
@@ -83,7 +92,7 @@ func (o *Options) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, erro
 }
 
 func state(t *trace.Trace, p *compare.Plan) State {
-	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven, p.Ignored(), p.Again()}
+	s := State{p.Standing + p.Placed + p.Unplaced, p.Machines, p.Cost, p.Unplaced, p.Bound, p.Proven, p.Ignored(), nil, p.Again()}
 	if p.Unplaced > 0 {
 		s.Proven = tooLittle(t)
 	}
@@ -132,10 +141,11 @@ func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, 
 	if err != nil {
 		return nil, err
 	}
-	changed := s.t
-	then, err := o.plan(ctx, changed)
-	if err != nil {
-		return nil, err
+	changed, then := s.t, now
+	if q.Lose == 0 || q.Add != "" || len(q.Apps)+len(q.Without)+len(q.Nodes) > 0 {
+		if then, err = o.plan(ctx, changed); err != nil {
+			return nil, err
+		}
 	}
 	a.Then = state(changed, then)
 	a.Then.again += s.again
@@ -144,6 +154,9 @@ func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, 
 			return nil, err
 		}
 	}
+	if err := a.setUse(t, changed, now, then); err != nil {
+		return nil, err
+	}
 	for app, n := range leftOut(changed, then) {
 		a.NotFit = append(a.NotFit, AppLeft{changed.Instance.Apps[app].Name, n})
 	}
@@ -151,6 +164,20 @@ func Ask(ctx context.Context, t *trace.Trace, q *Question, o Options) (*Answer, 
 	why, together, err := o.why(ctx, changed, then)
 	a.Relaxed, a.Together = append(a.Relaxed, why...), together
 	return a, err
+}
+
+// setUse sets the risk of both plans by use.
+func (a *Answer) setUse(t, changed *trace.Trace, now, then *compare.Plan) (err error) {
+	if err = compare.Lend(changed, t); err != nil {
+		return err
+	}
+	if a.Now.Use, err = now.Use(); err != nil {
+		return err
+	}
+	if a.Then.Use, err = then.Use(); a.Then.Use != nil {
+		a.Note = "plans without a resource or rule are for comparison, and have no risk: that above is of what can be done"
+	}
+	return err
 }
 
 // lose tries the loss of each machine of a plan that leaves nothing out, and returns the worst: most items
@@ -165,44 +192,34 @@ func (o *Options) lose(ctx context.Context, t *trace.Trace, p *compare.Plan, a *
 		a.only = full.MachineName(0, 0)
 		return t, p, nil
 	}
-	apps, all := compare.IgnoredApps(t), a.Then
-	all.Ignored = 0
-	all.add(apps, full, full.Placed)
-	a.Loss = &Loss{ignored: all.Ignored, again: all.again}
-	var worst *compare.Plan
-	var after *trace.Trace
-	var where position
-	alike := map[string]*compare.Plan{}
-	for _, at := range positions {
-		a.Loss.Tried++
-		key := looks(full, at)
-		q, known := alike[key]
-		var lost *site
-		if !known {
-			lost = newSite(full)
-			lost.loseMachine(at)
-			if q, err = o.plan(ctx, lost.t); err != nil {
-				return nil, nil, err
-			}
-			alike[key] = q
-		}
-		if q.Unplaced == 0 {
-			a.Loss.Harmless++
-		}
-		if known || worst != nil && cmp.Or(cmp.Compare(worst.Unplaced, q.Unplaced), cmp.Compare(worst.Cost, q.Cost)) >= 0 {
-			continue
-		}
-		worst, after, where = q, lost.t, at
-		a.Loss.Node, a.Loss.Moved, a.Loss.LeftOut, a.Loss.Nodes = full.MachineName(at.line, at.index), q.Placed+q.Unplaced, q.Unplaced, q.Machines
-	}
-	if worst == nil {
+	if len(positions) == 0 {
 		return nil, nil, fmt.Errorf("--lose 1: no machine holds an item")
 	}
+	list, err := o.losses(ctx, full, positions)
+	if err != nil {
+		return nil, nil, err
+	}
+	worst, err := o.worst(ctx, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	apps, all, q := compare.IgnoredApps(t), a.Then, worst.p
+	all.Ignored = 0
+	all.add(apps, full, full.Placed)
+	a.Loss = &Loss{
+		Node: full.MachineName(worst.at.line, worst.at.index), Moved: q.Placed + q.Unplaced, LeftOut: q.Unplaced, Nodes: q.Machines,
+		Tried: len(positions), ignored: all.Ignored, again: all.again,
+	}
+	for _, l := range list {
+		if l.p.Unplaced == 0 {
+			a.Loss.Harmless += l.alike
+		}
+	}
 	before := a.Then
-	a.Then = state(after, worst)
+	a.Then = state(worst.t, q)
 	a.Then.Ignored, a.Then.again = before.Ignored, before.again
-	a.Then.add(apps, full, slices.DeleteFunc(slices.Clone(t.Placed), func(p trace.Placed) bool { return position{p.Line, p.Index} != where }))
-	return after, worst, nil
+	a.Then.add(apps, full, slices.DeleteFunc(slices.Clone(t.Placed), func(p trace.Placed) bool { return position{p.Line, p.Index} != worst.at }))
+	return worst.t, q, nil
 }
 
 // add counts the items of some lines of placed.csv as placed again; apps are those without all of their constraints.
@@ -217,19 +234,6 @@ func (s *State) add(apps map[int32]bool, t *trace.Trace, placed []trace.Placed) 
 			s.again += int(p.Count)
 		}
 	}
-}
-
-// looks describes a machine and its items: the loss of machines that look alike is the same.
-func looks(t *trace.Trace, at position) string {
-	m := t.Instance.Machines[at.line]
-	var held []string
-	for _, p := range t.Placed {
-		if p.Line == at.line && p.Index == at.index {
-			held = append(held, fmt.Sprint(t.Requests[p.Request].App, p.Count, p.Devices))
-		}
-	}
-	slices.Sort(held)
-	return fmt.Sprint(m.Type, m.Cost, m.Capacity, m.Zone, m.Count == binpack.Unlimited, held)
 }
 
 // stand is a trace in which the items of a plan are on its machines.
@@ -291,6 +295,9 @@ func (a *Answer) Print(out io.Writer) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if a.Then.Use != nil {
+		fmt.Fprintf(out, "\nby use    now:  %s\n          then: %s\n          %s\n", a.Now.Use.Text(), a.Then.Use.Text(), a.Note)
 	}
 	if a.At != nil {
 		fmt.Fprintf(out, "\nItems leave: this is the time of the largest demand, %g s.\n", *a.At)

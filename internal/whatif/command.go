@@ -22,6 +22,8 @@ type Shell struct {
 	Usage func(format string, args ...any) error                                          // the error of wrong use
 	Load  func(path string) (*trace.Trace, error)
 	Flags func(*pflag.FlagSet) // of every command that reads a trace
+	// Progress begins to show the number of units done, and of all; end ends that.
+	Progress func(unit string) (set func(done, of int), end func())
 }
 
 // Command is "sigma whatif".
@@ -43,10 +45,12 @@ no place. Then it relaxes each resource, rule, limit and type that may be the re
 says which of them bind: without it all fits, or takes less.
 
 The items of placed.csv stay where they are, unless their node is gone, or --repack places all
-again. Where items leave, the question is about the time of the largest demand. Items that do
+again. Where items leave, the question is about the time of the largest demand. A trace by use
+has the risk beside both plans; items without samples, such as added ones, have those of others
+of their app in turn. Items that do
 not fit are an answer: the exit code is 0.`,
 		Example: `  sigma whatif --trace snap --add 20%
-  sigma whatif --trace snap --app shop/web=+30 --nodes m5.large=+2
+  sigma whatif --trace snap --app shop/cart=+30 --nodes m5.large=+2
   sigma whatif --trace snap --without eu-central-1a --format json
   sigma whatif --trace snap --lose 1`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -73,7 +77,11 @@ not fit are an answer: the exit code is 0.`,
 			if err != nil {
 				return err
 			}
+			set, end := s.Progress("plan")
+			defer end()
+			o.Progress = set
 			a, err := Ask(cmd.Context(), t, &q, o)
+			end()
 			if err != nil {
 				return fmt.Errorf("trace %s: %w", t.Name, err)
 			}
@@ -89,7 +97,7 @@ not fit are an answer: the exit code is 0.`,
 	flags.StringVar(&path, "trace", "", "trace: a folder or a .tar.gz file")
 	s.Flags(flags)
 	flags.StringVar(&q.Add, "add", "", "more items of every app, such as 20%")
-	flags.StringArrayVar(&q.Apps, "app", nil, "more or fewer items of one app, such as web=+30 (repeatable)")
+	flags.StringArrayVar(&q.Apps, "app", nil, "more or fewer items of one app, such as web=+30, or in a snapshot of namespace/name, such as shop/cart=-2 (repeatable)")
 	flags.StringArrayVar(&q.Without, "without", nil, "zone that is gone with its nodes (repeatable)")
 	flags.StringArrayVar(&q.Nodes, "nodes", nil, "how many nodes a type has, such as m5.large=12, =+4 or =-2 (repeatable)")
 	flags.IntVar(&q.Lose, "lose", 0, "1: one node fails, the worst of all")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // A Question is a set of changes. All changes are made together, in the order of the fields.
@@ -176,7 +177,7 @@ func more(items []int64, percent float64) []int64 {
 
 // list returns some of the existing names.
 func list(what string, names []string) string {
-	const shown = 12
+	const shown = 10
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) == 0 {
@@ -190,23 +191,49 @@ func list(what string, names []string) string {
 }
 
 func (s *site) changeApp(name string, n int) error {
-	a := slices.IndexFunc(s.t.Instance.Apps, func(a binpack.App) bool { return a.Name == name })
-	if a < 0 {
-		var names []string
-		for _, app := range s.t.Instance.Apps {
-			names = append(names, app.Name)
-		}
-		return fmt.Errorf("unknown app %q; %s", name, list("app", names))
+	a, err := s.appNamed(name)
+	if err != nil {
+		return err
 	}
 	if n > 0 {
 		s.arrive(int32(a), int64(n))
 		return nil
 	}
 	if has := s.items()[a]; has < int64(-n) {
-		return fmt.Errorf("app %q has %d items", name, has)
+		return fmt.Errorf("app %q has %s", s.t.Instance.Apps[a].Name, plural.Of(int(has), "item"))
 	}
 	s.leave(int32(a), int32(-n))
 	return nil
+}
+
+// appNamed finds an app by its name, or, in a snapshot, by namespace/name of the controller: shop/cart is
+// shop/Deployment/cart@cpu=500m, if no other app is.
+func (s *site) appNamed(name string) (int, error) {
+	var all, same, near []string
+	at := -1
+	for a, app := range s.t.Instance.Apps {
+		if app.Name == name {
+			return a, nil
+		}
+		of, _, _ := strings.Cut(app.Name, "@")
+		parts := strings.Split(of, "/")
+		last := parts[len(parts)-1]
+		if all = append(all, app.Name); of == name || len(parts) == 3 && (name == parts[0]+"/"+last || name == last) {
+			at, same = a, append(same, app.Name)
+		}
+		if strings.Contains(app.Name, name[strings.LastIndex(name, "/")+1:]) {
+			near = append(near, app.Name)
+		}
+	}
+	switch {
+	case len(same) == 1:
+		return at, nil
+	case len(same) > 1:
+		return 0, fmt.Errorf("app %q is one of %d; %s", name, len(same), list("app", same))
+	case len(near) > 0:
+		return 0, fmt.Errorf("unknown app %q; %s", name, list("app", near))
+	}
+	return 0, fmt.Errorf("unknown app %q; %s", name, list("app", all))
 }
 
 func (s *site) loseZone(zone string) error {

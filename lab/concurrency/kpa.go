@@ -20,8 +20,6 @@ import (
 	"knative.dev/serving/pkg/apis/autoscaling/v1alpha1"
 	"knative.dev/serving/pkg/autoscaler/metrics"
 	"knative.dev/serving/pkg/autoscaler/scaling"
-
-	"github.com/sigma-scheduler/sigma/internal/podspace"
 )
 
 // Knative's defaults, of its ConfigMap config-autoscaler.
@@ -121,7 +119,7 @@ func (k *kpa) wants(now time.Time) (int, bool) {
 	return int(r.DesiredPodCount), r.ScaleValid
 }
 
-var statsURL = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(podspace.QueueStatsPort)) + "/metrics"
+var statsURL = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(queueStatsPort)) + "/metrics"
 
 // stat is queue-proxy's report to the autoscaler.
 func (d *pod) stat(ctx context.Context) (s metrics.Stat, err error) {
@@ -155,6 +153,6 @@ func (d *pod) startQueue(ctx context.Context, program string, limit int) error {
 	if err != nil {
 		return err
 	}
-	q := podspace.QueueProxy{Program: program, Concurrency: limit, UserPort: user, TimeoutSeconds: 300, Namespace: revision.Namespace, Revision: revision.Name, Pod: d.name}
-	return d.front(ctx, q.Command(), "http://"+queueAddress+emptyPath)
+	q := queueProxy{Program: program, Concurrency: limit, UserPort: user, TimeoutSeconds: 300, Namespace: revision.Namespace, Revision: revision.Name, Pod: d.name}
+	return d.front(ctx, q.command(), "http://"+queueAddress+emptyPath)
 }

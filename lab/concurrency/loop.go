@@ -215,6 +215,8 @@ type loopRun struct {
 	Kills      int            `json:"kills"`
 	Pods       []int          `json:"pods"` // wanted, by tick
 	Load       string         `json:"load"` // of the machine before
+
+	lost int // requests without an answer, those while all settles among them
 }
 
 // mean is the mean number of pods.
@@ -261,6 +263,9 @@ func runLoop(ctx context.Context, program string, p *profile, s setting, repeat 
 	for x := range results {
 		sent++
 		planned := plan[x.Seq]
+		if x.Code != http.StatusOK {
+			r.lost++
+		}
 		if planned < settling {
 			continue
 		}

@@ -53,7 +53,7 @@ func TestKnativeLoop(t *testing.T) {
 	t.Run("default", func(t *testing.T) {
 		r := loopOf(t, program, "mem", setting{Name: "default"})
 		assert.Positive(t, r.Kills, "nothing limits what is inside: %v", r.Codes)
-		assert.Less(t, r.Answered, r.Requests*9/10, "%v", r.Codes)
+		assert.Positive(t, r.lost, "a kill loses what is inside: %v", r.Codes)
 	})
 	left, err := filepath.Glob(podspace.NamedCgroup(podspace.CgroupRoot, "sigma-concurrency-").Dirs()[0] + "*")
 	require.NoError(t, err)

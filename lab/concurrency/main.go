@@ -120,7 +120,7 @@ type results struct {
 
 // lacks returns an error that names the features that this machine lacks for functions.
 func lacks() error {
-	if list := missing(); len(list) > 0 {
+	if list := podspace.Missing(); len(list) > 0 {
 		return fmt.Errorf("this machine lacks what functions need: %s", strings.Join(list, ", "))
 	}
 	return nil

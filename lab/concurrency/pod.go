@@ -28,20 +28,6 @@ const (
 	adminAddress = "127.0.0.1:9901"
 )
 
-// missing returns the features that a machine lacks for functions, by name.
-func missing() (list []string) {
-	if os.Getuid() != 0 {
-		list = append(list, "root")
-	}
-	list = append(list, podspace.MissingCgroups(podspace.CgroupRoot)...)
-	if space, err := podspace.New(); err != nil {
-		list = append(list, err.Error())
-	} else {
-		_ = space.Close()
-	}
-	return list
-}
-
 // python returns the interpreter of the threaded server.
 func python() (string, error) { return exec.LookPath("python3") }
 
@@ -98,7 +84,7 @@ func newPod(ctx context.Context, p *profile, dead chan struct{}) (_ *pod, err er
 		return nil, err
 	}
 	d.ended.Go(d.watch)
-	if err := d.awaits(ctx, "http://"+functionAddress+emptyPath); err != nil {
+	if err := d.space.Await(ctx, "http://"+functionAddress+emptyPath, nil); err != nil {
 		return nil, fmt.Errorf("the function: %w", err)
 	}
 	return d, nil
@@ -112,7 +98,7 @@ func (d *pod) front(ctx context.Context, cmd *exec.Cmd, url string) error {
 		return err
 	}
 	d.fronts = append(d.fronts, cmd)
-	if err := d.awaits(ctx, url); err != nil {
+	if err := d.space.Await(ctx, url, nil); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, said.String())
 	}
 	return nil
@@ -123,40 +109,25 @@ func (d *pod) startGate(ctx context.Context, program string, limit int) error {
 		"--limit="+strconv.Itoa(limit), "--wait=1m", "--cgroup="+d.name), "http://"+adminAddress+"/limit")
 }
 
-// startFunction starts the function's process. A shell waits until it is in its cgroup, as
-// runtimes look at their quota when they begin.
+// startFunction starts the function's process.
 func (d *pod) startFunction() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	args := []string{"-c", `read -r _ && exec "$0" "$@"`, self, "function", d.profile.name}
+	program, args := self, []string{"function", d.profile.name}
 	if d.profile.threads {
-		interpreter, err := python()
-		if err != nil {
+		if program, err = python(); err != nil {
 			return err
 		}
 		_, port, _ := strings.Cut(functionAddress, ":")
-		args = append(args[:2], interpreter, "-c", threadsPy, port, fmt.Sprint(d.profile.wait.Seconds()), fmt.Sprint(d.profile.cpu.Seconds()))
+		args = []string{"-c", threadsPy, port, fmt.Sprint(d.profile.wait.Seconds()), fmt.Sprint(d.profile.cpu.Seconds())}
 	}
-	cmd := exec.Command("sh", args...)
-	cmd.Env = append(os.Environ(), asFunction+"=1")
+	env := append(os.Environ(), asFunction+"=1")
 	if d.profile.goMemLimit != "" {
-		cmd.Env = append(cmd.Env, "GOMEMLIMIT="+d.profile.goMemLimit)
+		env = append(env, "GOMEMLIMIT="+d.profile.goMemLimit)
 	}
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	if err := d.space.Start(cmd); err != nil {
-		return err
-	}
-	d.function, d.stdin = cmd, stdin
-	if err := d.group.Add(cmd.Process.Pid); err != nil {
-		return err
-	}
-	_, err = io.WriteString(stdin, "go\n")
+	d.function, d.stdin, err = d.space.StartIn(d.group, env, nil, os.Stderr, program, args...)
 	return err
 }
 
@@ -181,23 +152,6 @@ func (d *pod) watch() {
 			return
 		}
 		d.mu.Unlock()
-	}
-}
-
-// awaits sends requests until there is an answer.
-func (d *pod) awaits(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	for {
-		_, err := d.ask(ctx, http.MethodGet, url, "")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.NewTimer(20 * time.Millisecond).C:
-		}
 	}
 }
 

@@ -35,7 +35,7 @@ func TestCompare(t *testing.T) {
 	require.InDelta(t, 1, float64(list[4].P90), 0)
 	require.InDelta(t, 1, list[4].Excess, 1e-9)
 	for _, format := range []func(*Comparison) []byte{
-		func(c *Comparison) []byte { return write(t, c.JSON) }, func(c *Comparison) []byte { return write(t, c.Table) }, func(c *Comparison) []byte { return write(t, c.HTML) },
+		func(c *Comparison) []byte { return write(t, c.JSON) }, func(c *Comparison) []byte { return write(t, c.Table) }, func(c *Comparison) []byte { return write(t, c.Report().HTML) },
 	} {
 		cfg.Workers = 3
 		again, err := Compare(t.Context(), cfg)
@@ -45,7 +45,7 @@ func TestCompare(t *testing.T) {
 	var out struct{ Summaries []Summary }
 	require.NoError(t, json.Unmarshal(write(t, c.JSON), &out))
 	require.Len(t, out.Summaries, 5)
-	require.Contains(t, string(write(t, c.HTML)), "trials</text>")
+	require.Contains(t, string(write(t, c.Report().HTML)), "trials</text>")
 }
 
 func write(t *testing.T, f func(w io.Writer) error) []byte {

@@ -1,9 +1,7 @@
 package contest
 
 import (
-	_ "embed"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -11,25 +9,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
-
-//go:embed page.html
-var pageText string
-
-var pageTemplate = sheet.Template(pageText)
-
-type page struct {
-	Title, Summary string
-	Facts          []sheet.Definition
-	Tables         []table
-	Charts         []sheet.Chart
-	Columns        []sheet.Definition
-	Data           sheet.Data
-}
-
-type table struct {
-	Table   sheet.Table
-	Caption string
-}
 
 // A measure is a column of the table.
 type measure struct {
@@ -50,53 +29,44 @@ var measures = []measure{
 	{"windows", "windows a trial", func(s *Summary) string { return fmt.Sprintf("%.1f", s.Windows) }},
 }
 
-// HTML writes the comparison as one page that loads nothing else.
-func (c *Comparison) HTML(w io.Writer) error {
-	if err := pageTemplate.Execute(w, c.page()); err != nil {
-		return fmt.Errorf("write page: %w", err)
+// tables have a line a learner: its figures, and its share by kind of profile.
+func (c *Comparison) tables(list []Summary) (figures, kinds sheet.Table) {
+	figures = sheet.Table{Align: sheet.Left, Caption: "One line a learner, over all profiles and runs", Columns: []sheet.Column{{Head: "learner", Words: true}}}
+	for _, m := range measures {
+		figures.Columns = append(figures.Columns, sheet.Column{Head: m.head, About: m.about})
 	}
-	return nil
+	kinds = sheet.Table{Align: sheet.Left, Caption: "Runs whose answer stays within 5 %, in percent, by kind of profile", Columns: figures.Columns[:1:1]}
+	for _, k := range Kinds() {
+		kinds.Columns = append(kinds.Columns, sheet.Column{Head: k})
+	}
+	for i := range list {
+		s := &list[i]
+		row, share := []string{s.Learner}, []string{s.Learner}
+		for _, m := range measures {
+			row = append(row, m.text(s))
+		}
+		for _, k := range Kinds() {
+			share = append(share, fmt.Sprintf("%.0f", s.Kinds[k]))
+		}
+		about := capacity.About(s.Learner)
+		figures.Rows = append(figures.Rows, sheet.Row{Cells: row, About: about})
+		kinds.Rows = append(kinds.Rows, sheet.Row{Cells: share, About: about})
+	}
+	return figures, kinds
 }
 
-func (c *Comparison) page() page {
+// Report describes the comparison.
+func (c *Comparison) Report() *sheet.Report {
 	list := c.Summaries()
 	trialsOf := "one window of 30 s"
 	if c.Config.ByInterval {
 		trialsOf = "windows of 1 s until the throughput is known within 3 %"
 	}
-	p := page{
-		Title: "Learners of the concurrency limit compared", Summary: c.verdict(list),
-		Facts: []sheet.Definition{
-			{Term: "profiles", Text: fmt.Sprintf("%d from seed %d, of which %d no limit suits", c.Config.Profiles, c.Config.First, c.Hopeless)},
-			{Term: "runs", Text: strconv.Itoa(c.Config.Runs) + " of each"},
-			{Term: "noise", Text: fmt.Sprintf("%g %% a window", 100*c.Config.Noise)},
-			{Term: "a trial", Text: trialsOf},
-			{Term: "limits", Text: fmt.Sprintf("%d from %d to %d, begins with %d", len(c.Config.Limits), c.Config.Limits[0], c.Config.Limits[len(c.Config.Limits)-1], c.Config.Initial)},
-		},
-	}
-	figures := sheet.Table{Heads: []sheet.Cell{{Text: "learner", Words: true}}}
-	for _, m := range measures {
-		figures.Heads = append(figures.Heads, sheet.Cell{Text: m.head, About: m.about})
-		p.Columns = append(p.Columns, sheet.Definition{Term: m.head, Text: m.about})
-	}
-	kinds := sheet.Table{Heads: []sheet.Cell{{Text: "learner", Words: true}}}
-	for _, k := range Kinds() {
-		kinds.Heads = append(kinds.Heads, sheet.Cell{Text: k})
-	}
+	figures, kinds := c.tables(list)
 	part := sheet.DataPart{Name: "drawn profiles", Inputs: map[string]string{
 		"first": strconv.FormatUint(c.Config.First, 10), "profiles": strconv.Itoa(c.Config.Profiles), "noise": fmt.Sprint(c.Config.Noise),
 	}}
-	for i := range list {
-		s := &list[i]
-		first := sheet.Cell{Text: s.Learner, Words: true, About: capacity.About(s.Learner)}
-		row, share := sheet.Row{Cells: []sheet.Cell{first}}, sheet.Row{Cells: []sheet.Cell{first}}
-		for _, m := range measures {
-			row.Cells = append(row.Cells, sheet.Cell{Text: m.text(s)})
-		}
-		for _, k := range Kinds() {
-			share.Cells = append(share.Cells, sheet.Cell{Text: fmt.Sprintf("%.0f", s.Kinds[k])})
-		}
-		figures.Rows, kinds.Rows = append(figures.Rows, row), append(kinds.Rows, share)
+	for _, s := range list {
 		data := sheet.DataRow{Name: s.Learner}
 		for _, f := range []struct {
 			name  string
@@ -106,11 +76,23 @@ func (c *Comparison) page() page {
 		}
 		part.Rows = append(part.Rows, data)
 	}
-	p.Tables = []table{{figures, "One line a learner, over all profiles and runs"}, {kinds, "Runs whose answer stays within 5 %, in percent, by kind of profile"}}
-	p.Data = sheet.Data{Kind: "sigma-lab contest", Version: sheet.DataVersion, Verdict: p.Summary, Parts: []sheet.DataPart{part}}
-	p.Charts = c.charts()
-	return p
+	verdict := c.verdict(list)
+	return &sheet.Report{
+		Title: "Learners of the concurrency limit compared", Summary: verdict, Reading: reading,
+		Facts: []sheet.Definition{
+			{Term: "profiles", Text: fmt.Sprintf("%d from seed %d, of which %d no limit suits", c.Config.Profiles, c.Config.First, c.Hopeless)},
+			{Term: "runs", Text: strconv.Itoa(c.Config.Runs) + " of each"},
+			{Term: "noise", Text: fmt.Sprintf("%g %% a window", 100*c.Config.Noise)},
+			{Term: "a trial", Text: trialsOf},
+			{Term: "limits", Text: fmt.Sprintf("%d from %d to %d, begins with %d", len(c.Config.Limits), c.Config.Limits[0], c.Config.Limits[len(c.Config.Limits)-1], c.Config.Initial)},
+		},
+		Sections: []sheet.Section{{Tables: []sheet.Table{figures, kinds}}, {Name: "Trial by trial", Charts: c.charts()}},
+		Data:     &sheet.Data{Kind: "sigma-lab contest", Version: sheet.DataVersion, Verdict: verdict, Parts: []sheet.DataPart{part}},
+	}
 }
+
+const reading = "Each learner looked for the best limit of the same pods, whose true throughput at every limit is known. It has found it when its answer stays within 5 % of the best throughput that the guard leaves within reach. " +
+	"Then every request became three times as large, or a third: cpu, waiting and memory."
 
 // verdict says in a sentence how the default does, and on which kinds another learner
 // that is not told the answer does better.
@@ -151,15 +133,13 @@ func (c *Comparison) charts() []sheet.Chart {
 	ours := slices.IndexFunc(c.Results, func(r Result) bool { return r.Learner == capacity.Default })
 	for i := range c.Results {
 		lines := []sheet.Line{line(&c.Results[i])}
-		var legend []string
 		if ours >= 0 && i != ours {
 			lines = append(lines, line(&c.Results[ours]))
-			legend = []string{c.Results[i].Learner, capacity.Default}
 		}
-		chart := sheet.LineChart{ID: fmt.Sprintf("curve-%d", i+1), Title: c.Results[i].Learner + ": throughput, trial by trial", Axis: "% of the best", Lines: lines, Limit: math.NaN(), High: 100, Unit: "trials"}
-		if svg := chart.SVG(); svg != "" {
-			charts = append(charts, sheet.Chart{SVG: svg, Legend: legend, Caption: fmt.Sprintf("%s: throughput of the limit that was tried ÷ the best one, mean of all runs. The pods change after trial %d.", c.Results[i].Learner, c.Config.Trials)})
-		}
+		charts = append(charts, sheet.Chart{
+			Plot:    sheet.LineChart{ID: fmt.Sprintf("curve-%d", i+1), Title: c.Results[i].Learner + ": throughput, trial by trial", Axis: "% of the best", Lines: lines, Limit: math.NaN(), High: 100, Unit: "trials"},
+			Caption: fmt.Sprintf("%s: throughput of the limit that was tried ÷ the best one, mean of all runs. The pods change after trial %d.", c.Results[i].Learner, c.Config.Trials),
+		})
 	}
 	return charts
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"text/tabwriter"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
@@ -90,36 +90,13 @@ func trials(n sheet.Number) string {
 
 // Table writes a line a learner.
 func (c *Comparison) Table(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "learner")
-	for _, m := range measures {
-		fmt.Fprint(t, "\t", m.head)
-	}
-	fmt.Fprintln(t)
-	for _, s := range c.Summaries() {
-		fmt.Fprint(t, s.Learner)
-		for _, m := range measures {
-			fmt.Fprint(t, "\t", m.text(&s))
-		}
-		fmt.Fprintln(t)
-	}
-	fmt.Fprint(t, "\nstays %")
-	for _, k := range Kinds() {
-		fmt.Fprintf(t, "\t%s", k)
-	}
-	fmt.Fprintln(t)
-	for _, s := range c.Summaries() {
-		fmt.Fprint(t, s.Learner)
-		for _, k := range Kinds() {
-			fmt.Fprintf(t, "\t%.0f", s.Kinds[k])
-		}
-		fmt.Fprintln(t)
-	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	if _, err := fmt.Fprintf(w, "\n%s\n", c.verdict(c.Summaries())); err != nil {
-		return fmt.Errorf("write table: %w", err)
-	}
-	return nil
+	list := c.Summaries()
+	figures, kinds := c.tables(list)
+	kinds.Columns[0].Head = "stays %"
+	var b strings.Builder
+	figures.Text(&b)
+	b.WriteString("\n")
+	kinds.Text(&b)
+	_, err := fmt.Fprintf(w, "%s\n%s\n", b.String(), c.verdict(list))
+	return err
 }

@@ -29,7 +29,7 @@ func (f Format) Flags(o *Options) *flag.FlagSet {
 }
 
 // Adding a format is one file and one line here.
-var formats = []Format{tianchi, openb, azure, vbp, bppc, funsearch, roadef}
+var formats = []Format{tianchi, openb, azure, vbp, bppc, funsearch, roadef, gwa, planetlab}
 
 // Formats lists what [Convert] understands.
 func Formats() []Format { return slices.Clone(formats) }
@@ -43,6 +43,8 @@ type Options struct {
 	From, Until       int64
 	Seed              int64
 	Load              float64
+	NodeGHz           float64
+	NodeCores         float64
 	MaxUnpacked       int64 // bytes that all .gz files hold, at most; 0 = [trace.DefaultUnpacked]
 	// Warn, if set, is called for each part of the data that is left out.
 	Warn func(text string)

@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sigma-scheduler/sigma/binpack/plan/moves"
-	"github.com/sigma-scheduler/sigma/internal/rebalance"
+	search "github.com/sigma-scheduler/sigma/binpack/plan/defrag"
+	"github.com/sigma-scheduler/sigma/internal/defrag"
 )
 
 // A Result holds the figures of a search, and the moves.
 type Result struct {
-	rebalance.Result
+	defrag.Result
 	CostBefore int64 `json:"cost_before"`
 	CostAfter  int64 `json:"cost_after"`
 	Parts      Cost  `json:"parts"` // of the cost after
@@ -23,7 +23,7 @@ type Result struct {
 // Rebalance searches for the assignment of least cost by the model that "sigma-lab convert roadef" keeps in
 // the trace. The slow checker and the challenge's own constraints confirm each step. When the
 // context ends, it returns the best so far.
-func Rebalance(ctx context.Context, start *rebalance.Start, opt Options) (*Result, error) {
+func Rebalance(ctx context.Context, start *defrag.Start, opt Options) (*Result, error) {
 	p, err := problem(start)
 	if err != nil {
 		return nil, err
@@ -33,12 +33,12 @@ func Rebalance(ctx context.Context, start *rebalance.Start, opt Options) (*Resul
 	for k, it := range start.Items {
 		item[it.App] = k
 	}
-	var list []moves.Move
+	var list []search.Move
 	at := append([]int32(nil), p.Start...)
 	for n, step := range p.Steps(end) {
 		for _, i := range step {
-			list = append(list, moves.Move{
-				Item: item[i], Step: n, From: moves.Position{Line: at[i]}, To: moves.Position{Line: end[i]},
+			list = append(list, search.Move{
+				Item: item[i], Step: n, From: search.Position{Line: at[i]}, To: search.Position{Line: end[i]},
 			})
 			at[i] = end[i]
 		}
@@ -46,7 +46,7 @@ func Rebalance(ctx context.Context, start *rebalance.Start, opt Options) (*Resul
 			return nil, fmt.Errorf("step %d breaks a constraint: this is a bug, please report it with the trace: %w", n+1, err)
 		}
 	}
-	figures, err := rebalance.FromMoves(start, list)
+	figures, err := defrag.FromMoves(start, list)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func Rebalance(ctx context.Context, start *rebalance.Start, opt Options) (*Resul
 }
 
 // problem is the model in a trace, with the items on their machines.
-func problem(s *rebalance.Start) (*Problem, error) {
+func problem(s *defrag.Start) (*Problem, error) {
 	model, ok := s.Trace.Source["model"].(string)
 	if !ok || s.Trace.Source["origin"] != "roadef" {
 		return nil, fmt.Errorf("trace %s: trace.yaml has no source.model: the command needs a trace of sigma-lab convert roadef", s.Trace.Name)

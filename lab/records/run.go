@@ -24,6 +24,8 @@ type Runner struct {
 	noted   []string
 	seconds float64
 	silent  bool // commands are not noted; see Loop
+	// Research has every command run by the laboratory's program.
+	Research bool
 }
 
 // A Command is a program with its arguments. The program "sigma" is the Runner's.
@@ -73,7 +75,7 @@ func (r *Runner) start(ctx context.Context, c Command, stdout io.Writer) (*Proce
 	program, shown := c.Program, c.Program
 	if program == "sigma" {
 		program, shown = r.Sigma, "bin/sigma"
-		if len(c.Args) > 0 && c.Args[0] == "convert" {
+		if r.Research || len(c.Args) > 0 && c.Args[0] == "convert" {
 			program, shown = r.Lab, "bin/sigma-lab"
 		}
 	}

@@ -33,6 +33,7 @@ type Pick struct {
 	As           string // what the summary calls it
 	Limit        string // the bound or the optimum
 	Offline      bool   // a live scheduler refuses such policies, or runs them in a planned window alone
+	Brief        bool   // of the peers the part before the first semicolon
 }
 
 const summaryHead = `# Results
@@ -166,7 +167,11 @@ func pickLines(tables []Table, picks []Pick) (rows [][]string, absent []string) 
 		if p.Offline {
 			as += offlineOnly
 		}
-		rows = append(rows, []string{as, row[2], row[3], p.Limit, row[4], row[5], row[6]})
+		peers := row[3]
+		if p.Brief {
+			peers, _, _ = strings.Cut(peers, ";")
+		}
+		rows = append(rows, []string{as, row[2], peers, p.Limit, row[4], row[5], row[6]})
 	}
 	return rows, absent
 }

@@ -8,17 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
 func main() {
@@ -36,38 +32,23 @@ func run(dir string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	panels := [][]*plot.Plot{{plot.New(), plot.New(), plot.New()}}
+	var panels []sheet.Chart
 	for column, label := range []string{"heap, MiB", "open files", "goroutines"} {
-		p := panels[0][column]
-		p.X.Label.Text, p.Y.Label.Text = "share of the events", label
-		p.X.Min, p.X.Max, p.Y.Min, p.Legend.Top = 0, 1, 0, true
-		for i, name := range names {
+		p := sheet.LineChart{ID: fmt.Sprint("panel-", column), Title: label + " over the events", Axis: label, Unit: "share of the events", Limit: math.NaN()}
+		for _, name := range names {
 			points, err := read(name, column+1)
 			if err != nil {
 				return err
 			}
-			line, err := plotter.NewLine(points)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			line.Color = plotutil.Color(i)
-			p.Add(line)
-			p.Legend.Add(strings.TrimSuffix(filepath.Base(name), ".csv"), line)
+			p.Lines = append(p.Lines, sheet.Line{Label: strings.TrimSuffix(filepath.Base(name), ".csv"), Points: points})
 		}
-		p.Y.Max *= 1.5 // room for the legend
+		panels = append(panels, sheet.Chart{Plot: p, Caption: p.Title})
 	}
-	const side = 9 * vg.Centimeter
-	canvas := vgsvg.New(3*side, side)
-	tiles := draw.Tiles{Rows: 1, Cols: 3, PadX: vg.Centimeter, PadTop: vg.Centimeter / 2, PadBottom: vg.Centimeter / 2, PadRight: vg.Centimeter / 2}
-	for column, area := range plot.Align(panels, tiles, draw.New(canvas))[0] {
-		panels[0][column].Draw(area)
-	}
-	_, err = canvas.WriteTo(w)
-	return err
+	return sheet.Image(w, panels...)
 }
 
 // read returns a column of a file over the share of the events.
-func read(name string, column int) (plotter.XYs, error) {
+func read(name string, column int) ([]sheet.Point, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -77,12 +58,12 @@ func read(name string, column int) (plotter.XYs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	points := make(plotter.XYs, len(rows))
+	points := make([]sheet.Point, len(rows))
 	for i, row := range rows {
-		if points[i].Y, err = strconv.ParseFloat(row[column], 64); err != nil {
+		if points[i].Value, err = strconv.ParseFloat(row[column], 64); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, i+1, err)
 		}
-		points[i].X = float64(i+1) / float64(len(rows))
+		points[i].Time = float64(i+1) / float64(len(rows))
 	}
 	return points, nil
 }

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -82,20 +83,14 @@ func (r *rotation) ready() error {
 
 // Start renews the certificate until ctx ends.
 func (r *rotation) Start(ctx context.Context) error {
-	tick := time.NewTicker(min(10*time.Second, r.life/12))
-	defer tick.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		err := r.round(ctx)
 		r.failed.Store(&err)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "the webhook's certificate")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	}, min(10*time.Second, r.life/12))
+	return nil
 }
 
 func (r *rotation) round(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,9 +23,7 @@ func (p *Predictive) demanded(o *mpa.Observation) (cores float64, ok bool) {
 	// have given up is no demand.
 	if o.Throughput.Known(o.Time, predictMaxAge) && o.Throughput.Value > 0 && o.Throughput.Value >= .95*o.Rate.Value {
 		now := cores / o.Throughput.Value
-		if p.cost == 0 {
-			p.cost = now
-		}
+		p.cost = cmp.Or(p.cost, now)
 		p.cost += .05 * (now - p.cost)
 	}
 	if p.cost > 0 {

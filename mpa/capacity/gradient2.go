@@ -1,5 +1,7 @@
 package capacity
 
+import "cmp"
+
 // gradient2 is Netflix's Gradient2Limit (concurrency-limits) with its defaults: the limit
 // follows limit · clamp(1.5 · long ÷ short, .5, 1) + 4 with a weight of .2, where short is
 // the present latency and long its mean over 600 samples. Times are Little's, by trial.
@@ -22,9 +24,7 @@ func (g *gradient2) Tell(w Window) {
 	if short == 0 {
 		return
 	}
-	if g.long == 0 {
-		g.long = short
-	}
+	g.long = cmp.Or(g.long, short)
 	g.long += (short - g.long) * 2 / (gradientWindow + 1)
 	if g.long/short > 2 {
 		g.long *= .95

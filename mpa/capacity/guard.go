@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -78,9 +79,7 @@ func (g *Guard) Most() float64 {
 	most := math.Inf(1)
 	if each := g.largest(); each > 0 {
 		allowed := g.Share
-		if allowed == 0 {
-			allowed = memoryShare
-		}
+		allowed = cmp.Or(allowed, memoryShare)
 		most = allowed / each
 	}
 	if g.failed > 0 {

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -63,12 +64,7 @@ func (s *Settings) Check() error {
 // mostLimit bounds limits, and with them the time that the network takes.
 const mostLimit = 10_000
 
-func (s *Settings) noise() float64 {
-	if s.Noise == 0 {
-		return .05
-	}
-	return s.Noise
-}
+func (s *Settings) noise() float64 { return cmp.Or(s.Noise, .05) }
 
 // up returns the smallest allowed limit from n on, or the largest one.
 func (s *Settings) up(n float64) int {

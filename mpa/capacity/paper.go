@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -81,9 +82,7 @@ func (p *paper) Tell(w Window) {
 		}
 	}
 	now := paperState{p.at, bin(w.utilisation()), bin(w.share())}
-	if p.best == 0 {
-		p.best = p.rate
-	}
+	p.best = cmp.Or(p.best, p.rate)
 	if p.action >= 0 && p.best > 0 {
 		reward := p.rate / p.best
 		if math.Abs(reward-1) <= paperNear {

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -60,9 +61,7 @@ func ForSLO(c *Capacity, slo SLO, size Size) (limit int, rate, inside float64, e
 	limit = max(limit, size.Min)
 	if each := c.MemoryPerRequest.High; each > 0 && size.Memory > 0 {
 		share := size.Share
-		if share == 0 {
-			share = memoryShare
-		}
+		share = cmp.Or(share, memoryShare)
 		limit = int(min(float64(limit), share*size.Memory/each))
 	}
 	if limit < 1 {

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"time"
@@ -67,15 +68,9 @@ func (t *Trial) Reset() { *t = Trial{Interval: t.Interval, Least: t.Least, Longe
 
 func (t *Trial) ended() bool {
 	interval, longest, least := t.Interval, t.Longest, t.Least
-	if interval == 0 {
-		interval = .03
-	}
-	if longest == 0 {
-		longest = 30 * time.Second
-	}
-	if least == 0 {
-		least = 2
-	}
+	interval = cmp.Or(interval, .03)
+	longest = cmp.Or(longest, 30*time.Second)
+	least = cmp.Or(least, 2)
 	if t.sum.Length.Number >= longest.Seconds() || t.sum.Failing() {
 		return true // a pod that fails is not tried any longer
 	}

@@ -7,7 +7,6 @@ import (
 	"iter"
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
-	"github.com/sigma-scheduler/sigma/mpa"
 )
 
 // A Reader reads a journal. It leaves out a last line without its end, which a kill has cut
@@ -60,51 +59,5 @@ func (r *Reader) Records() iter.Seq2[*Record, error] {
 				return
 			}
 		}
-	}
-}
-
-// A Transition is a decision with its consequences, for learners.
-type Transition struct {
-	Setup *Setup
-	*Decided
-	// Outcomes up to the next decision, oldest first.
-	Outcomes []Outcome
-	// Next is the next observation; nil at the end, and before another setup.
-	Next *mpa.Observation
-}
-
-// Transitions returns all decisions of a journal with their consequences, up to the first
-// error.
-func (r *Reader) Transitions() iter.Seq2[Transition, error] {
-	return func(yield func(Transition, error) bool) {
-		var t Transition
-		var setup *Setup
-		give := func(next *mpa.Observation) bool {
-			last := t
-			last.Next, t = next, Transition{}
-			return last.Decided == nil || yield(last, nil)
-		}
-		for record, err := range r.Records() {
-			switch {
-			case err != nil:
-				yield(Transition{}, err)
-				return
-			case record.Start != nil:
-				if setup == nil || !record.Start.Continues || !setup.same(&record.Start.Setup) {
-					if !give(nil) {
-						return
-					}
-				}
-				setup = &record.Start.Setup
-			case record.Decision != nil:
-				if !give(&record.Decision.Observation) {
-					return
-				}
-				t = Transition{Setup: setup, Decided: record.Decision}
-			case t.Decided != nil && record.Outcome.Decided.Equal(t.Decision.Time):
-				t.Outcomes = append(t.Outcomes, *record.Outcome)
-			}
-		}
-		give(nil)
 	}
 }

@@ -160,38 +160,6 @@ func TestFormat2(t *testing.T) {
 	assert.Equal(t, 2, v.Starts)
 }
 
-func TestTransitions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "web.jsonl")
-	s := open(t, path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})
-	w := newWorld(7)
-	decisions := w.run(t, s, 200)
-	other := setup("vpa")
-	require.NoError(t, s.Change(other))
-	decisions = append(decisions, w.run(t, s, 100)...)
-	require.NoError(t, s.Close())
-	file, err := os.Open(path)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, file.Close()) }()
-	i := 0
-	for x, err := range journal.NewReader(path, file).Transitions() {
-		require.NoError(t, err)
-		assert.Equal(t, asJSON(t, decisions[i]), asJSON(t, x.Decision))
-		assert.Equal(t, decisions[i].Action != nil, len(x.Outcomes) == 1, "an outcome for each action")
-		if i == 199 || i == 299 {
-			assert.Nil(t, x.Next)
-		} else {
-			assert.Equal(t, 15*time.Second, x.Next.Time.Sub(x.Observation.Time))
-		}
-		want := "hpa+vpa"
-		if i >= 200 {
-			want = "vpa"
-		}
-		assert.Equal(t, want, x.Setup.Agent.Name)
-		i++
-	}
-	assert.Equal(t, 300, i)
-}
-
 func FuzzReader(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "web.jsonl")
 	s, err := journal.Begin(path, journal.Options{}, setup("hpa+vpa"), mpa.Memory{})

@@ -296,6 +296,11 @@ func (s *Session) Place(p phases.Progress) error {
 	if err := k.Place(p); err != nil {
 		return err
 	}
+	return s.restart()
+}
+
+// restart writes a start that continues from here.
+func (s *Session) restart() error {
 	start, err := s.snapshot()
 	if err != nil {
 		return err
@@ -306,11 +311,7 @@ func (s *Session) Place(p phases.Progress) error {
 // RememberWorse adds limits that another process took back to the learner of a pod's limit.
 func (s *Session) RememberWorse(worse []agents.WorseLimit) error {
 	s.limited.Limits.Remember(worse)
-	start, err := s.snapshot()
-	if err != nil {
-		return err
-	}
-	return s.w.Start(*start)
+	return s.restart()
 }
 
 func keep(a mpa.Agent) (json.RawMessage, error) {
@@ -356,11 +357,7 @@ func (s *Session) snapshot() (*Start, error) {
 // journal and must not be carried out. id is that of an action.
 func (s *Session) Decide(o *mpa.Observation, id int64) (mpa.Decision, error) {
 	if s.missed {
-		start, err := s.snapshot()
-		if err == nil {
-			err = s.w.Start(*start)
-		}
-		if err != nil {
+		if err := s.restart(); err != nil {
 			return mpa.Decision{Time: o.Time, Next: mpa.State{Replicas: o.Replicas}, Reason: "the journal cannot be written"}, err
 		}
 		s.missed = false

@@ -1,6 +1,7 @@
 package knative
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -165,9 +166,7 @@ func show(list []Traffic) string {
 	var parts []string
 	for _, t := range list {
 		name := t.Revision
-		if name == "" {
-			name = "the latest"
-		}
+		name = cmp.Or(name, "the latest")
 		if t.Tag != "" {
 			name += " as " + t.Tag
 		}

@@ -1,6 +1,7 @@
 package knative
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -146,9 +147,7 @@ func retarget(s State, seen *Seen, limit int64) Action {
 		g.Rate = s.Target.Rate
 	}
 	s.Object, s.UID, s.Target = seen.Object, seen.UID, g
-	if s.Phase == "" {
-		s.Phase = Observing
-	}
+	s.Phase = cmp.Or(s.Phase, Observing)
 	return become(s, Measuring, seen.Now, fmt.Sprintf("Revision %s is measured before it gets the target %s", g.Revision, l.Target()))
 }
 

@@ -1,6 +1,7 @@
 package learned
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -134,9 +135,7 @@ func (a *Agent) identify(o *mpa.Observation, w *workload) {
 	default:
 		return
 	}
-	if a.s.Cost == 0 {
-		a.s.Cost = now
-	}
+	a.s.Cost = cmp.Or(a.s.Cost, now)
 	if a.s.Fresh > 0 {
 		// The mean of the measurements since the workload changed.
 		a.s.Fresh++

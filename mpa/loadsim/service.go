@@ -1,6 +1,7 @@
 package loadsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -82,12 +83,7 @@ func (s *Service) Prepare() error {
 }
 
 // Cores returns how many cores a pod can use at once.
-func (s *Service) Cores() float64 {
-	if s.Parallelism == 0 {
-		return 8
-	}
-	return s.Parallelism
-}
+func (s *Service) Cores() float64 { return cmp.Or(s.Parallelism, 8) }
 
 // CPUPerRequest returns the mean demand in core-seconds.
 func (s *Service) CPUPerRequest() float64 {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -70,16 +71,8 @@ func New(c client.Client, namespace string, every time.Duration) *Prober {
 
 // Start probes until ctx ends.
 func (p *Prober) Start(ctx context.Context) error {
-	tick := time.NewTicker(p.every)
-	defer tick.Stop()
-	for {
-		p.Probe(ctx)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, p.Probe, p.every)
+	return nil
 }
 
 // Probe probes once.

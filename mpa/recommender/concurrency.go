@@ -37,7 +37,7 @@ func limitEnded(o *v1alpha1.MultidimPodAutoscaler) string {
 // concurrency returns the knowledge of a pod after a decision; nil = the spec does not
 // request it.
 func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observation) *v1alpha1.ConcurrencyStatus {
-	limited := s.session.Limited()
+	limited := s.journaled.session.Limited()
 	if limited == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (s *object) concurrency(o *v1alpha1.MultidimPodAutoscaler, ob *mpa.Observat
 
 // rememberWorse takes the limits that were taken back over from the status where no journal has
 // them.
-func (s *object) rememberWorse(o *v1alpha1.MultidimPodAutoscaler) error {
+func (s *journaledState) rememberWorse(o *v1alpha1.MultidimPodAutoscaler) error {
 	limited, c := s.session.Limited(), o.Status.Concurrency
 	if limited == nil || c == nil || len(c.Worse) == 0 || len(limited.Limits.Worse()) > 0 {
 		return nil
@@ -90,7 +90,7 @@ func (s *object) rememberWorse(o *v1alpha1.MultidimPodAutoscaler) error {
 
 // announceWorse publishes the limits that were taken back after a time.
 func (r *reconciler) announceWorse(o *v1alpha1.MultidimPodAutoscaler, s *object, last time.Time) {
-	limited := s.session.Limited()
+	limited := s.journaled.session.Limited()
 	if limited == nil {
 		return
 	}
@@ -102,7 +102,7 @@ func (r *reconciler) announceWorse(o *v1alpha1.MultidimPodAutoscaler, s *object,
 }
 
 // lastWorse returns when a limit was taken back last.
-func (s *object) lastWorse() (last time.Time) {
+func (s *journaledState) lastWorse() (last time.Time) {
 	if s.session != nil && s.session.Limited() != nil {
 		for _, w := range s.session.Limited().Limits.Worse() {
 			last = w.Time

@@ -37,6 +37,6 @@ func TestRequestsCountAsInTheUpdater(t *testing.T) {
 		require.NoError(t, w.Status().Update(t.Context(), o))
 		o = w.step(15 * time.Second)
 		require.Equal(t, r.ID, o.Status.Recommendation.ID)
-		require.Len(t, w.objects[key].session.Memory().RequestChanges, c.counts, "%+v", c)
+		require.Len(t, w.objects[key].journaled.session.Memory().RequestChanges, c.counts, "%+v", c)
 	}
 }

@@ -25,29 +25,50 @@ import (
 // object is the recommender's knowledge of a MultidimPodAutoscaler between two decisions. One
 // worker at a time uses it.
 type object struct {
-	uid        types.UID
+	uid       types.UID
+	slot      nextSlot
+	journaled journaledState
+	learned   learnedPolicy
+	retrain   retrainState
+	written   writtenStatus
+	knative   knativeService
+	withheld  string // reason that the limit is not applied in spite of the spec; empty = it is
+}
+
+// A nextSlot is the time of an object's next decision.
+type nextSlot struct {
 	generation int64 // of the spec at the last decision
 	next       time.Time
+}
 
+// A journaledState is the state that decisions continue from, and that the journal has.
+type journaledState struct {
 	session *journal.Session // nil = begins from the status
 	id      int64            // the largest seen
 	outcome string           // the last in the journal
+}
 
+// A learnedPolicy is the policy of an object whose algorithm needs one.
+type learnedPolicy struct {
 	weights  agents.Weights // shared with the session
 	policy   *served        // nil = no policy
 	accepted *acceptance    // nil = the algorithm needs no policy
+}
 
-	alarm      journal.Alarm              // the last
-	retraining *v1alpha1.RetrainingStatus // as the status has it or will have it; never nil once prepared
-	refusedJob string                     // reason that the last could not be made; empty = it could
-	again      time.Time                  // when that is tried again
+// A retrainState is the alarm of a changed workload, and the Job that trains a policy for it.
+type retrainState struct {
+	alarm   journal.Alarm              // the last
+	status  *v1alpha1.RetrainingStatus // as the status has it or will have it; never nil once prepared
+	refused string                     // reason that the last Job could not be made; empty = it could
+	again   time.Time                  // when that is tried again
+}
 
-	recommendation *v1alpha1.Recommendation // the last written
-	lastWritten    string                   // the digest of the status that was written last
-	written        time.Time
+// A writtenStatus is the last status that was written.
+type writtenStatus struct {
+	recommendation *v1alpha1.Recommendation
+	digest         string
+	at             time.Time
 	refused        string // the reason; empty = not refused
-	knative        knativeService
-	withheld       string // reason that the limit is not applied in spite of the spec; empty = it is
 }
 
 // errForeign means that another recommender wrote a recommendation for the object.
@@ -85,13 +106,13 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		}
 		problems = append(problems, more...)
 	}
-	memory, before, worse := s.session.Memory(), s.progress(), s.lastWorse()
+	memory, before, worse := s.journaled.session.Memory(), s.journaled.progress(), s.journaled.lastWorse()
 	begin := r.clock.Now()
-	d, err := s.session.Decide(ob, s.id+1)
+	d, err := s.journaled.session.Decide(ob, s.journaled.id+1)
 	decisionSeconds.Observe(r.clock.Since(begin).Seconds())
-	s.alarm = later(s.alarm, s.session.Alarm)
+	s.retrain.alarm = later(s.retrain.alarm, s.journaled.session.Alarm)
 	if err != nil {
-		s.undo(ctx, &d, memory)
+		s.journaled.undo(ctx, &d, memory)
 		return r.write(ctx, o, s, refusedStatus(o, s, w, refuse("JournalFailed", "%v", err), now), now)
 	}
 	next := r.statusOf(o, s, ob, &d, problems)
@@ -102,13 +123,13 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		err = r.write(ctx, o, s, next, now)
 	}
 	if err != nil {
-		s.undo(ctx, &d, memory)
+		s.journaled.undo(ctx, &d, memory)
 		return err
 	}
 	r.announceGate(o, next)
 	r.announceRetraining(o, next)
 	r.report(o, s, ob, &d, problems)
-	r.announce(o, before, s.progress())
+	r.announce(o, before, s.journaled.progress())
 	r.announceWorse(o, s, worse)
 	return nil
 }
@@ -125,58 +146,58 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	setup := setupOf(o, target)
 	r.options.set(&setup)
 	r.usePolicy(ctx, o, s, &setup)
-	foreign, begun := lastID(&o.Status) > s.id, s.session == nil
+	foreign, begun := lastID(&o.Status) > s.journaled.id, s.journaled.session == nil
 	switch {
-	case s.session == nil:
-		if _, err := setup.NewAgent(s.weights); err != nil {
+	case s.journaled.session == nil:
+		if _, err := setup.NewAgent(s.learned.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
 		err = r.begin(ctx, o, s, setup)
 	case foreign:
-		err = s.session.Restore(memoryOf(o, &target))
+		err = s.journaled.session.Restore(memoryOf(o, &target))
 	}
 	if err == nil {
-		s.session.Bound(max(leastJournal, r.journalBytes(o.Namespace)) / journalFiles)
+		s.journaled.session.Bound(max(leastJournal, r.journalBytes(o.Namespace)) / journalFiles)
 	}
-	if err == nil && (s.session.Setup().Generation != o.Generation || s.session.Setup().Target.Limit != target.Limit || !sameAgents(new(s.session.Setup()), &setup)) {
-		if _, err := setup.NewAgent(s.weights); err != nil {
+	if err == nil && (s.journaled.session.Setup().Generation != o.Generation || s.journaled.session.Setup().Target.Limit != target.Limit || !sameAgents(new(s.journaled.session.Setup()), &setup)) {
+		if _, err := setup.NewAgent(s.learned.weights); err != nil {
 			return refuse("AlgorithmUnknown", "%v", err)
 		}
-		err = s.session.Change(setup)
+		err = s.journaled.session.Change(setup)
 	}
 	if err == nil {
-		err = s.catchUp(o, begun)
+		err = s.journaled.catchUp(o, begun)
 	}
 	if err == nil && begun {
-		err = s.rememberWorse(o)
+		err = s.journaled.rememberWorse(o)
 	}
 	if err == nil {
 		err = r.absent(s, now)
 	}
 	if err != nil {
-		s.close(ctx)
+		s.journaled.close(ctx)
 		return refuse("JournalFailed", "%v", err)
 	}
 	s.dropWeights()
 	r.retrain(ctx, o, s, now)
-	if foreign || s.recommendation == nil {
-		s.recommendation, s.id = o.Status.Recommendation.DeepCopy(), max(s.id, lastID(&o.Status))
+	if foreign || s.written.recommendation == nil {
+		s.written.recommendation, s.journaled.id = o.Status.Recommendation.DeepCopy(), max(s.journaled.id, lastID(&o.Status))
 	}
 	r.outcome(ctx, o, s)
 	if o.Spec.Mode == v1alpha1.ModeOff {
-		s.recommendation = nil
+		s.written.recommendation = nil
 	}
 	return nil
 }
 
 // absent treats a gap between decisions (a restart, a refusal) as missing usage.
 func (r *reconciler) absent(s *object, now time.Time) error {
-	memory := s.session.Memory()
-	if memory.Time.IsZero() || now.Sub(memory.Time) <= max(s.session.Setup().Guards.MaxAge, 2*r.options.Interval) {
+	memory := s.journaled.session.Memory()
+	if memory.Time.IsZero() || now.Sub(memory.Time) <= max(s.journaled.session.Setup().Guards.MaxAge, 2*r.options.Interval) {
 		return nil
 	}
 	memory.Blind = memory.Time
-	return s.session.Restore(memory)
+	return s.journaled.session.Restore(memory)
 }
 
 // begin continues where the journal or the status ends. An action that is in the journal
@@ -187,7 +208,7 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if r.options.JournalDir != "" && size >= leastJournal {
 		path = r.journalPath(o)
 	}
-	options := journal.Options{MaxBytes: size / journalFiles, Keep: journalFiles - 1, Weights: s.weights}
+	options := journal.Options{MaxBytes: size / journalFiles, Keep: journalFiles - 1, Weights: s.learned.weights}
 	if r.options.JournalDir != "" && path == "" {
 		r.withoutJournal(ctx, o)
 	}
@@ -195,7 +216,7 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return err
 	}
-	s.session, s.alarm = session, later(s.alarm, session.Alarm)
+	s.journaled.session, s.retrain.alarm = session, later(s.retrain.alarm, session.Alarm)
 	if session.Broken != nil {
 		log.FromContext(ctx).Error(session.Broken, "The journal cannot be continued; it is kept with the suffix .broken")
 	}
@@ -203,10 +224,10 @@ func (r *reconciler) begin(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		if o.Status.Memory != nil {
 			err = session.Restore(known)
 		}
-		s.id = max(s.id, session.LastID)
+		s.journaled.id = max(s.journaled.id, session.LastID)
 	}
 	if session.Resumed && path != "" && o.Status.Actuation != nil && o.Status.Actuation.Time.Time.Before(session.Memory().Time) {
-		s.outcome = outcomeOf(o.Status.Actuation)
+		s.journaled.outcome = outcomeOf(o.Status.Actuation)
 	}
 	return err
 }
@@ -236,7 +257,7 @@ func (r *reconciler) withoutJournal(ctx context.Context, o *v1alpha1.MultidimPod
 
 // undo forgets an action whose write failed: only a written action is decided. If the
 // write succeeded all the same, the next decision finds its id.
-func (s *object) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
+func (s *journaledState) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
 	if d.Action == nil {
 		return
 	}
@@ -246,7 +267,7 @@ func (s *object) undo(ctx context.Context, d *mpa.Decision, memory mpa.Memory) {
 }
 
 // close ends the session; the next one begins from the status.
-func (s *object) close(ctx context.Context) {
+func (s *journaledState) close(ctx context.Context) {
 	if s.session != nil {
 		if err := s.session.Close(); err != nil {
 			log.FromContext(ctx).Error(err, "Cannot close the journal")
@@ -258,18 +279,18 @@ func (s *object) close(ctx context.Context) {
 // outcome writes a new outcome of the recommendation to the journal and acts on it.
 func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) {
 	a := o.Status.Actuation
-	if a == nil || s.recommendation == nil || a.ID != s.recommendation.ID || outcomeOf(a) == s.outcome {
+	if a == nil || s.written.recommendation == nil || a.ID != s.written.recommendation.ID || outcomeOf(a) == s.journaled.outcome {
 		return
 	}
-	err := s.session.Outcome(journal.Outcome{
-		Time: a.Time.UTC(), ID: a.ID, Decided: s.recommendation.Time.UTC(), Result: string(a.Outcome), Reason: a.Message,
+	err := s.journaled.session.Outcome(journal.Outcome{
+		Time: a.Time.UTC(), ID: a.ID, Decided: s.written.recommendation.Time.UTC(), Result: string(a.Outcome), Reason: a.Message,
 	})
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Cannot write an outcome to the journal; the next decision tries again")
 		return
 	}
-	s.outcome = outcomeOf(a)
-	if s.recommendation.Change != v1alpha1.ChangeRequests {
+	s.journaled.outcome = outcomeOf(a)
+	if s.written.recommendation.Change != v1alpha1.ChangeRequests {
 		return
 	}
 	if err := s.recount(a, r.clock.Now()); err != nil {
@@ -280,9 +301,9 @@ func (r *reconciler) outcome(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 // recount takes over from the updater whether a change of requests counts against the hour:
 // one that no pod took does not, unless a pod takes it later.
 func (s *object) recount(a *v1alpha1.Actuation, now time.Time) error {
-	decided := s.recommendation.Time.Truncate(time.Microsecond)
+	decided := s.written.recommendation.Time.Truncate(time.Microsecond)
 	since := func(t time.Time) bool { return !t.Truncate(time.Microsecond).Before(decided) }
-	memory := s.session.Memory()
+	memory := s.journaled.session.Memory()
 	counts := slices.ContainsFunc(memory.RequestChanges, since)
 	n := len(a.Resizes)
 	switch taken := n > 0 && since(a.Resizes[n-1].Time); {
@@ -298,7 +319,7 @@ func (s *object) recount(a *v1alpha1.Actuation, now time.Time) error {
 	default:
 		return nil
 	}
-	return s.session.Restore(memory)
+	return s.journaled.session.Restore(memory)
 }
 
 func outcomeOf(a *v1alpha1.Actuation) string { return fmt.Sprint(a.ID, a.Outcome) }
@@ -342,7 +363,7 @@ func lastID(s *v1alpha1.MultidimPodAutoscalerStatus) int64 {
 // was not written for a while.
 func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, next *v1alpha1.MultidimPodAutoscalerStatus, now time.Time) error {
 	digest := digestOf(next)
-	if age := now.Sub(s.written); digest == s.lastWritten && age >= 0 && age < refreshEvery {
+	if age := now.Sub(s.written.at); digest == s.written.digest && age >= 0 && age < refreshEvery {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeFor)
@@ -356,7 +377,7 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 		switch {
 		case live.UID != o.UID || live.Generation != o.Generation:
 			return err
-		case lastID(&live.Status) > s.id:
+		case lastID(&live.Status) > s.journaled.id:
 			return errForeign
 		}
 		err = r.apply(ctx, o, live.ResourceVersion, next)
@@ -364,20 +385,20 @@ func (r *reconciler) write(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 	if err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	s.lastWritten, s.written = digest, now
-	if s.recommendation = next.Recommendation; s.recommendation != nil {
-		s.id = max(s.id, s.recommendation.ID)
+	s.written.digest, s.written.at = digest, now
+	if s.written.recommendation = next.Recommendation; s.written.recommendation != nil {
+		s.journaled.id = max(s.journaled.id, s.written.recommendation.ID)
 	}
 	refused := ""
 	if next.Phase == v1alpha1.PhaseRefused {
 		c := condition(next, v1alpha1.ConditionActive)
-		if refused = c.Reason; refused != s.refused {
+		if refused = c.Reason; refused != s.written.refused {
 			r.events.Event(o, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
-	} else if s.refused != "" {
+	} else if s.written.refused != "" {
 		r.events.Event(o, corev1.EventTypeNormal, "Resumed", "The workload is sized again.")
 	}
-	s.refused = refused
+	s.written.refused = refused
 	return nil
 }
 
@@ -399,7 +420,7 @@ func (r *reconciler) report(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mp
 	}
 	if d.Action != nil {
 		r.events.Eventf(o, corev1.EventTypeNormal, "Recommended", "%s instead of what there is: %s", d.Action, d.Reason)
-		recommended(key, s.recommendation)
+		recommended(key, s.written.recommendation)
 	}
 }
 

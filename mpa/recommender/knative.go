@@ -224,7 +224,7 @@ func (r *reconciler) trial(ctx context.Context, o *v1alpha1.MultidimPodAutoscale
 }
 
 // setLearned sets whether there is a learned setting for a Knative Service.
-func (s *object) setLearned(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
+func (s *journaledState) setLearned(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
 	limited := s.session.Limited()
 	if limited == nil { // the API server admits no such object today
 		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, "NothingLearned", "concurrency is missing")

@@ -39,7 +39,7 @@ func sameAgents(a, b *journal.Setup) bool {
 }
 
 // progress returns where the policy is; nil = the algorithm has no phases.
-func (s *object) progress() *phases.Progress {
+func (s *journaledState) progress() *phases.Progress {
 	if s.session == nil {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (s *object) progress() *phases.Progress {
 
 // catchUp moves a policy to the phase in the status where another recommender has moved it,
 // or where no journal has it.
-func (s *object) catchUp(o *v1alpha1.MultidimPodAutoscaler, begun bool) error {
+func (s *journaledState) catchUp(o *v1alpha1.MultidimPodAutoscaler, begun bool) error {
 	l, p := o.Status.Learning, s.progress()
 	switch {
 	case l == nil || p == nil || l.PolicyDigest != s.session.Setup().Agent.Digest:
@@ -84,7 +84,7 @@ func progressOf(l *v1alpha1.LearningStatus) phases.Progress {
 }
 
 // learning returns the status of a policy in its phases; nil = no policy in phases.
-func (s *object) learning(d *mpa.Decision) *v1alpha1.LearningStatus {
+func (s *journaledState) learning(d *mpa.Decision) *v1alpha1.LearningStatus {
 	p := s.progress()
 	if p == nil {
 		return nil

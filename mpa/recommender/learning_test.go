@@ -60,11 +60,11 @@ func TestKilledInEachPhase(t *testing.T) {
 			w.step(15 * time.Second)
 			requirePhase(t, w.read(), "OfflineTraining")
 			s := w.objects[key]
-			p := *s.progress()
+			p := *s.journaled.progress()
 			if phase != "OfflineTraining" { // as verdicts would
 				p.Phase, p.Changes = mpa.LearningPhase(phase), 3
 			}
-			require.NoError(t, s.session.Place(p))
+			require.NoError(t, s.journaled.session.Place(p))
 			before := w.step(15 * time.Second)
 			requirePhase(t, before, phase)
 			for range 3 {
@@ -99,7 +99,7 @@ func TestPolicyGoneInEachPhase(t *testing.T) {
 			assert.Equal(t, name, condition(&o.Status, v1alpha1.ConditionAccepted).Reason)
 			assert.Equal(t, metav1.ConditionFalse, condition(&o.Status, v1alpha1.ConditionFallback).Status)
 			digest := o.Status.Learning.PolicyDigest
-			weights := w.objects[key].weights
+			weights := w.objects[key].learned.weights
 			v, err := journal.ReplayFile(filepath.Join(w.options.JournalDir, "shop", "web.mpa.jsonl"), weights)
 			require.NoError(t, err)
 			require.Nil(t, v.First)
@@ -124,15 +124,15 @@ func TestTwoLeaders(t *testing.T) {
 	w.restart() // the other one
 	w.step(15 * time.Second)
 	second := w.objects
-	p := *second[key].progress()
+	p := *second[key].journaled.progress()
 	p.Phase, p.Changes = "OnlineTraining", 1
-	require.NoError(t, second[key].session.Place(p))
+	require.NoError(t, second[key].journaled.session.Place(p))
 	requirePhase(t, w.step(15*time.Second), "OnlineTraining")
-	w.objects = map[types.NamespacedName]*object{key: {uid: "mpa", weights: first[key].weights}} // behind, without a session
+	w.objects = map[types.NamespacedName]*object{key: {uid: "mpa", learned: learnedPolicy{weights: first[key].learned.weights}}} // behind, without a session
 	requirePhase(t, w.step(15*time.Second), "OnlineTraining")
-	behind := *w.objects[key].progress()
+	behind := *w.objects[key].journaled.progress()
 	behind.Phase, behind.Changes = "OfflineTraining", 0
-	require.NoError(t, w.objects[key].session.Place(behind))
+	require.NoError(t, w.objects[key].journaled.session.Place(behind))
 	o := w.step(15 * time.Second)
 	requirePhase(t, o, "OnlineTraining")
 	assert.Equal(t, int64(1), o.Status.Learning.Changes)
@@ -189,7 +189,7 @@ func TestBlindWhileLearning(t *testing.T) {
 		w := newWorld(t, beginsIn(phase))
 		require.NoError(t, w.Create(t.Context(), general("a")))
 		w.step(15 * time.Second)
-		id := w.objects[key].id
+		id := w.objects[key].journaled.id
 		w.usage.err = errors.New("away")
 		for range 20 {
 			o := w.step(15 * time.Second)
@@ -197,6 +197,6 @@ func TestBlindWhileLearning(t *testing.T) {
 			require.Equal(t, "Hold", o.Status.Decision.Action)
 			require.Equal(t, metav1.ConditionFalse, condition(&o.Status, v1alpha1.ConditionMetrics).Status)
 		}
-		require.LessOrEqual(t, w.objects[key].id, id)
+		require.LessOrEqual(t, w.objects[key].journaled.id, id)
 	}
 }

@@ -83,24 +83,24 @@ type acceptance struct {
 // usePolicy gives a setup its policy: the present one or, if that is deleted or not accepted,
 // the last one of the name. Without either the fallback replaces the agent.
 func (r *reconciler) usePolicy(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, setup *journal.Setup) {
-	s.retraining = o.Status.Retraining.DeepCopy()
-	if s.retraining == nil {
-		s.retraining = &v1alpha1.RetrainingStatus{}
+	s.retrain.status = o.Status.Retraining.DeepCopy()
+	if s.retrain.status == nil {
+		s.retrain.status = &v1alpha1.RetrainingStatus{}
 	}
 	if setup.Agent.Name != algorithmLearned {
-		s.policy, s.accepted = nil, nil
+		s.learned.policy, s.learned.accepted = nil, nil
 		return
 	}
 	name := r.policyName(ctx, o, s)
 	retrained := name != o.Spec.Recommender.Policy
-	if s.policy != nil && s.policy.name != name {
-		s.policy = nil
+	if s.learned.policy != nil && s.learned.policy.name != name {
+		s.learned.policy = nil
 	}
 	a := &acceptance{}
 	a.reason, a.err = r.readPolicy(ctx, name, s)
-	s.accepted = a
-	if a.serves = s.policy != nil; a.serves {
-		setup.Agent.Digest, setup.Learning = s.policy.digest, phasesOf(o, a.reason != "")
+	s.learned.accepted = a
+	if a.serves = s.learned.policy != nil; a.serves {
+		setup.Agent.Digest, setup.Learning = s.learned.policy.digest, phasesOf(o, a.reason != "")
 		if retrained { // whatever phase the spec begins its own policy with
 			setup.Learning.Begin = mpa.OfflineTraining
 		}
@@ -126,26 +126,26 @@ func (r *reconciler) readPolicy(ctx context.Context, name string, s *object) (re
 		return "PolicyMissing", fmt.Errorf("there is no ScalingPolicy %s", name)
 	case err != nil:
 		return "PolicyMissing", err
-	case s.policy != nil && s.policy.uid == o.UID && s.policy.generation == o.Generation:
+	case s.learned.policy != nil && s.learned.policy.uid == o.UID && s.learned.policy.generation == o.Generation:
 		return "", nil
 	}
 	p, data, err := policyOf(o)
 	if err != nil {
 		return "PolicyInvalid", fmt.Errorf("ScalingPolicy %s: %w", name, err)
 	}
-	s.weights.Add(data)
-	s.policy = &served{name, p.Digest, o.UID, o.Generation}
+	s.learned.weights.Add(data)
+	s.learned.policy = &served{name, p.Digest, o.UID, o.Generation}
 	return "", nil
 }
 
 // dropWeights unloads the policies that the session no longer uses.
 func (s *object) dropWeights() {
-	digest := s.session.Setup().Agent.Digest
-	maps.DeleteFunc(s.weights, func(loaded string, _ []byte) bool { return loaded != digest })
+	digest := s.journaled.session.Setup().Agent.Digest
+	maps.DeleteFunc(s.learned.weights, func(loaded string, _ []byte) bool { return loaded != digest })
 }
 
 // setAccepted sets the condition of an object whose algorithm needs a policy.
-func (s *object) setAccepted(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
+func (s *learnedPolicy) setAccepted(o *v1alpha1.MultidimPodAutoscaler, next *v1alpha1.MultidimPodAutoscalerStatus) {
 	switch a := s.accepted; {
 	case a == nil:
 	case a.reason == "":

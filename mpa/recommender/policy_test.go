@@ -74,10 +74,10 @@ func TestPolicyWhileItServes(t *testing.T) {
 		assert.Equal(t, reason, c.Reason)
 		assert.Contains(t, c.Message, message)
 		assert.Equal(t, "learned", o.Status.Decision.Source)
-		assert.Equal(t, "learned", w.objects[key].session.Setup().Agent.Name)
-		assert.Equal(t, o.Status.Decision.PolicyDigest, w.objects[key].session.Setup().Agent.Digest)
-		assert.Len(t, w.objects[key].weights, 1, "what no longer decides is unloaded")
-		for _, data := range w.objects[key].weights {
+		assert.Equal(t, "learned", w.objects[key].journaled.session.Setup().Agent.Name)
+		assert.Equal(t, o.Status.Decision.PolicyDigest, w.objects[key].journaled.session.Setup().Agent.Digest)
+		assert.Len(t, w.objects[key].learned.weights, 1, "what no longer decides is unloaded")
+		for _, data := range w.objects[key].learned.weights {
 			weights.Add(data)
 		}
 		assert.Equal(t, metav1.ConditionFalse, condition(&o.Status, v1alpha1.ConditionFallback).Status)
@@ -163,14 +163,14 @@ func TestFallbackWithoutPolicy(t *testing.T) {
 			assert.Contains(t, c.Message, test.algorithm+" decides: ")
 			assert.Equal(t, v1alpha1.PhaseFallback, o.Status.Phase)
 			assert.Empty(t, o.Status.Decision.PolicyDigest)
-			assert.Equal(t, test.algorithm, w.objects[key].session.Setup().Agent.Name)
+			assert.Equal(t, test.algorithm, w.objects[key].journaled.session.Setup().Agent.Name)
 			require.NotNil(t, o.Status.Recommendation, "it decides")
 
 			test.repair(w)
 			o = w.step(15 * time.Second)
 			assert.Equal(t, metav1.ConditionTrue, condition(&o.Status, v1alpha1.ConditionAccepted).Status)
 			assert.NotEmpty(t, o.Status.Decision.PolicyDigest)
-			assert.Equal(t, "learned", w.objects[key].session.Setup().Agent.Name)
+			assert.Equal(t, "learned", w.objects[key].journaled.session.Setup().Agent.Name)
 			assert.NotEqual(t, v1alpha1.PhaseFallback, o.Status.Phase)
 
 			// Another name does not go on with the last policy, and a rule needs none.
@@ -223,13 +223,13 @@ func TestPolicyGoneOverRestart(t *testing.T) {
 	digest := w.step(0).Status.Decision.PolicyDigest
 	w.restart()
 	assert.Equal(t, digest, w.step(15*time.Second).Status.Decision.PolicyDigest)
-	assert.True(t, w.objects[key].session.Resumed, "the agent has its memory from the journal")
+	assert.True(t, w.objects[key].journaled.session.Resumed, "the agent has its memory from the journal")
 	require.NoError(t, w.Delete(t.Context(), general("a")))
 	w.restart()
 	o := w.step(15 * time.Second)
 	assert.Equal(t, v1alpha1.PhaseFallback, o.Status.Phase)
-	assert.Equal(t, "hpa+vpa", w.objects[key].session.Setup().Agent.Name)
-	assert.NoError(t, w.objects[key].session.Broken)
+	assert.Equal(t, "hpa+vpa", w.objects[key].journaled.session.Setup().Agent.Name)
+	assert.NoError(t, w.objects[key].journaled.session.Broken)
 }
 
 // However policies come and go between restarts and failed writes, a decision has the digest

@@ -308,7 +308,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	now := r.clock.Now()
 	s := r.object(ctx, o, now)
-	if left := s.next.Sub(now); left > 0 && left <= 2*r.options.Interval && s.generation == o.Generation {
+	if left := s.slot.next.Sub(now); left > 0 && left <= 2*r.options.Interval && s.slot.generation == o.Generation {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	switch err := r.decide(ctx, o, s, now); {
@@ -322,9 +322,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		log.FromContext(ctx).Error(err, "The decision failed and is tried again")
 		return ctrl.Result{RequeueAfter: min(retry, r.options.Interval)}, nil
 	}
-	s.generation = o.Generation
-	s.next = r.slot(o, now)
-	return ctrl.Result{RequeueAfter: s.next.Sub(now)}, nil
+	s.slot.generation = o.Generation
+	s.slot.next = r.slot(o, now)
+	return ctrl.Result{RequeueAfter: s.slot.next.Sub(now)}, nil
 }
 
 // slot returns when an object is due next. The UID spreads objects over the interval.
@@ -350,13 +350,13 @@ func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 		return s
 	}
 	if s != nil { // a deleted object of the same name
-		s.close(ctx)
+		s.journaled.close(ctx)
 	} else {
 		r.of[key.Namespace]++
 	}
-	s = &object{uid: o.UID, weights: agents.Weights{}}
+	s = &object{uid: o.UID, learned: learnedPolicy{weights: agents.Weights{}}}
 	if o.Status.ObservedGeneration == o.Generation {
-		s.generation, s.next = o.Generation, r.slot(o, now.Add(-r.options.Interval/2))
+		s.slot.generation, s.slot.next = o.Generation, r.slot(o, now.Add(-r.options.Interval/2))
 	}
 	r.objects[key] = s
 	return s
@@ -366,7 +366,7 @@ func (r *reconciler) forget(ctx context.Context, key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.objects[key]; s != nil {
-		s.close(ctx)
+		s.journaled.close(ctx)
 		delete(r.objects, key)
 		if r.of[key.Namespace]--; r.of[key.Namespace] == 0 {
 			delete(r.of, key.Namespace)

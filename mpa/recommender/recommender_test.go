@@ -359,7 +359,7 @@ func TestRefusedRequestsDoNotCount(t *testing.T) {
 		assert.GreaterOrEqual(t, last, most, outcome)
 		assert.LessOrEqual(t, last, most+3, outcome)
 		for _, s := range w.objects {
-			s.close(t.Context())
+			s.journaled.close(t.Context())
 		}
 		files, err := filepath.Glob(filepath.Join(w.options.JournalDir, "shop", "*.jsonl"))
 		require.NoError(t, err)

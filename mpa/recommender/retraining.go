@@ -49,7 +49,7 @@ func later(a, b journal.Alarm) journal.Alarm {
 // policyName returns the policy that is to decide: the candidate in the status while it holds,
 // or that of the spec. It ends a candidate that no longer does.
 func (r *reconciler) policyName(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object) string {
-	spec, t := o.Spec.Recommender.Policy, s.retraining
+	spec, t := o.Spec.Recommender.Policy, s.retrain.status
 	c := t.Candidate
 	if c == nil {
 		return spec
@@ -87,8 +87,8 @@ func (r *reconciler) digest(ctx context.Context, name string) string {
 
 // noteAlarm takes an alarm into the status that it does not have yet, such as one whose write
 // failed, or one that only the journal has.
-func (s *object) noteAlarm() {
-	t := s.retraining
+func (s *retrainState) noteAlarm() {
+	t := s.status
 	if s.alarm.Time.IsZero() || t.Alarm != nil && !s.alarm.Time.Truncate(time.Microsecond).After(t.Alarm.Time) {
 		return
 	}
@@ -100,12 +100,12 @@ func runs(t *v1alpha1.RetrainingStatus) bool { return t.Job != "" && t.Ended == 
 
 // open reports whether no Job was made for an alarm, and the policy of then is still in use.
 func (s *object) open() bool {
-	t := s.retraining
-	if t.Alarm == nil || runs(t) || t.Started != nil && t.Alarm.Before(t.Started) || s.policy == nil {
+	t := s.retrain.status
+	if t.Alarm == nil || runs(t) || t.Started != nil && t.Alarm.Before(t.Started) || s.learned.policy == nil {
 		return false
 	}
 	// A policy trained before the alarm does not include its cause.
-	return t.PolicyDigest == s.policy.digest || t.Candidate != nil && t.Candidate.Digest == s.policy.digest
+	return t.PolicyDigest == s.learned.policy.digest || t.Candidate != nil && t.Candidate.Digest == s.learned.policy.digest
 }
 
 // due returns when the Job for an open alarm begins.
@@ -122,7 +122,7 @@ func (r *reconciler) due(t *v1alpha1.RetrainingStatus) time.Time {
 // retrain makes the Job for an alarm that the status has, and takes over how a Job ended. Its name
 // follows from the alarm, so that a process that ends in between makes no second one.
 func (r *reconciler) retrain(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) {
-	t := s.retraining
+	t := s.retrain.status
 	switch {
 	case runs(t):
 		switch result, err := r.jobEnd(ctx, s, now); {
@@ -137,26 +137,26 @@ func (r *reconciler) retrain(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 			}
 		}
 	case r.options.RetrainingTemplate == "" || !s.open():
-		s.refusedJob = ""
-	case !now.Before(r.due(t)) && !now.Before(s.again):
+		s.retrain.refused = ""
+	case !now.Before(r.due(t)) && !now.Before(s.retrain.again):
 		if err := r.makeJob(ctx, o, s, now); err != nil {
-			s.refusedJob, s.again = err.Error(), now.Add(jobRetry)
+			s.retrain.refused, s.retrain.again = err.Error(), now.Add(jobRetry)
 		} else {
-			s.refusedJob = ""
+			s.retrain.refused = ""
 		}
 	}
 }
 
 // makeJob makes the Job of the last alarm. One that is there already is the same.
 func (r *reconciler) makeJob(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) error {
-	t, template := s.retraining, &batchv1.CronJob{}
+	t, template := s.retrain.status, &batchv1.CronJob{}
 	key := client.ObjectKey{Namespace: r.options.Namespace, Name: r.options.RetrainingTemplate}
 	if err := r.live.Get(ctx, key, template); err != nil {
 		return err
 	}
 	q := retraining.Request{
 		Object: client.ObjectKeyFromObject(o), UID: o.UID, Alarm: t.Alarm.Time,
-		Policy: o.Spec.Recommender.Policy, Serving: s.weights[s.policy.digest],
+		Policy: o.Spec.Recommender.Policy, Serving: s.learned.weights[s.learned.policy.digest],
 	}
 	job, err := q.Job(template)
 	if err != nil {
@@ -214,11 +214,11 @@ var errLater = errors.New("not known yet")
 // jobEnd returns the result of the running Job, or the reason that it has none; neither = it
 // runs.
 func (r *reconciler) jobEnd(ctx context.Context, s *object, now time.Time) (*retraining.Result, error) {
-	if s.policy == nil {
+	if s.learned.policy == nil {
 		return nil, fmt.Errorf("%w: no policy is in use that it could be compared with", errLater)
 	}
 	job, pods := &batchv1.Job{}, &corev1.PodList{}
-	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: s.retraining.Job}, job); {
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: r.options.Namespace, Name: s.retrain.status.Job}, job); {
 	case apierrors.IsNotFound(err):
 		return nil, errors.New("the Job is gone")
 	case err != nil:
@@ -244,15 +244,15 @@ func (r *reconciler) jobEnd(ctx context.Context, s *object, now time.Time) (*ret
 		return nil, fmt.Errorf("it has written a policy that is not accepted: ScalingPolicy %s: %w", p.Name, err)
 	case found.Digest != result.Digest:
 		return nil, fmt.Errorf("ScalingPolicy %s is %s, not %s as it says", p.Name, found.Digest, result.Digest)
-	case found.Provenance.Replaces != s.policy.digest:
-		return nil, fmt.Errorf("ScalingPolicy %s was compared with %s, and %s is in use", p.Name, found.Provenance.Replaces, s.policy.digest)
+	case found.Provenance.Replaces != s.learned.policy.digest:
+		return nil, fmt.Errorf("ScalingPolicy %s was compared with %s, and %s is in use", p.Name, found.Provenance.Replaces, s.learned.policy.digest)
 	}
 	return result, nil
 }
 
 // judge enters how a Job ended. A policy that is better takes the place of the spec's.
 func (r *reconciler) judge(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, s *object, result *retraining.Result, err error) {
-	t := s.retraining
+	t := s.retrain.status
 	switch {
 	case errors.Is(err, retraining.ErrTimedOut):
 		t.Outcome, t.Message = outcomeTimedOut, err.Error()
@@ -313,7 +313,7 @@ func (r *reconciler) setRetraining(o *v1alpha1.MultidimPodAutoscaler, s *object,
 	if o.Spec.Recommender.Algorithm != algorithmLearned {
 		return
 	}
-	t := s.retraining
+	t := s.retrain.status
 	is := func(status metav1.ConditionStatus, reason, format string, args ...any) {
 		set(o, next, v1alpha1.ConditionRetraining, status, reason, format, args...)
 	}
@@ -321,19 +321,19 @@ func (r *reconciler) setRetraining(o *v1alpha1.MultidimPodAutoscaler, s *object,
 	switch {
 	case t.Alarm != nil && runs(t):
 		is(metav1.ConditionTrue, "Running", "Job %s/%s trains a policy since %s: %s", r.options.Namespace, t.Job, t.Started.UTC().Format(time.RFC3339), t.Change)
-	case s.policy == nil:
+	case s.learned.policy == nil:
 		is(metav1.ConditionFalse, "NoPolicy", "The fallback decides: there is no policy to train again.")
 	case t.Alarm == nil:
 		if before == "" || before == "NoPolicy" {
 			is(metav1.ConditionFalse, "NoChange", "The workload is as it was when the policy began.")
 		}
-	case s.open() && s.refusedJob != "":
-		is(metav1.ConditionTrue, "NoJob", "%s; no Job can be made yet: %s", t.Change, s.refusedJob)
+	case s.open() && s.retrain.refused != "":
+		is(metav1.ConditionTrue, "NoJob", "%s; no Job can be made yet: %s", t.Change, s.retrain.refused)
 	case s.open() && r.options.RetrainingTemplate != "":
 		is(metav1.ConditionTrue, "WorkloadChanged", "%s; a Job trains a policy from %s on", t.Change, r.due(t).UTC().Format(time.RFC3339))
 	case s.open():
 		is(metav1.ConditionTrue, "WorkloadChanged", "%s; sigma mpa train --journal trains a policy", t.Change)
-	case t.Outcome == outcomeTaken && t.Candidate != nil || t.Outcome != "" && t.Outcome != outcomeTaken && t.PolicyDigest == s.policy.digest:
+	case t.Outcome == outcomeTaken && t.Candidate != nil || t.Outcome != "" && t.Outcome != outcomeTaken && t.PolicyDigest == s.learned.policy.digest:
 		is(metav1.ConditionFalse, t.Outcome, "%s", t.Message)
 	default:
 		is(metav1.ConditionFalse, "PolicyChanged", "Another policy serves, and nothing has changed since.")

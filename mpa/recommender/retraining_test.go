@@ -40,7 +40,7 @@ func newTrainer(t *testing.T) trainer {
 // alarm has the agent see that the workload has changed.
 func (w trainer) alarm(what string) {
 	s := w.objects[key]
-	s.session.Alarm = journal.Alarm{Time: w.clock.Now(), Drift: what, Digest: s.session.Setup().Agent.Digest}
+	s.journaled.session.Alarm = journal.Alarm{Time: w.clock.Now(), Drift: what, Digest: s.journaled.session.Setup().Agent.Digest}
 }
 
 func (w trainer) jobs() []batchv1.Job {
@@ -246,7 +246,7 @@ func TestRetrainingTakenBack(t *testing.T) {
 	w.step(15 * time.Second)
 	w.step(15 * time.Second)
 	verdict := progressOf(&v1alpha1.LearningStatus{Phase: "OfflineTraining", Judged: new(micro(w.clock.Now())), Rules: "1.000", Policy: "1.300", Runs: 3})
-	require.NoError(t, w.objects[key].session.Place(verdict))
+	require.NoError(t, w.objects[key].journaled.session.Place(verdict))
 	w.step(15 * time.Second)
 	o := w.step(15 * time.Second)
 	requireRetraining(t, o, metav1.ConditionFalse, "TakenBack", "ScalingPolicy general-1: ")
@@ -333,7 +333,7 @@ func TestRetrainingKilled(t *testing.T) {
 	w := newTrainer(t)
 	w.alarm("cpu per request is higher")
 	w.patch = func(func() error) error { return errors.New("away") }
-	w.clock.SetTime(w.objects[key].next)
+	w.clock.SetTime(w.objects[key].slot.next)
 	w.usage.at = w.clock.Now()
 	w.reconcile()
 	assert.Nil(t, w.read().Status.Retraining)

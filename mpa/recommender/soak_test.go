@@ -66,12 +66,12 @@ func TestSoak(t *testing.T) {
 				break
 			}
 			clock.Step(15 * time.Second)
-			if s := r.objects[key]; s != nil && s.next.After(clock.Now()) {
-				clock.SetTime(s.next)
+			if s := r.objects[key]; s != nil && s.slot.next.After(clock.Now()) {
+				clock.SetTime(s.slot.next)
 			}
 			api.metrics.cpu = fmt.Sprintf("%dm", 100+steps%160*5/2)
 			reconcile()
-			require.True(t, r.objects[key].next.After(clock.Now()), "it decided")
+			require.True(t, r.objects[key].slot.next.After(clock.Now()), "it decided")
 			seen()
 			more = soak.Event()
 			steps++

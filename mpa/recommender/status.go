@@ -177,8 +177,8 @@ func begin(o *v1alpha1.MultidimPodAutoscaler, s *object) *v1alpha1.MultidimPodAu
 	next := &v1alpha1.MultidimPodAutoscalerStatus{ObservedGeneration: o.Generation, Recommendation: o.Status.Recommendation.DeepCopy()}
 	if o.Spec.Mode == v1alpha1.ModeOff {
 		next.Recommendation = nil
-	} else if s.recommendation != nil && (next.Recommendation == nil || next.Recommendation.ID < s.recommendation.ID) {
-		next.Recommendation = s.recommendation
+	} else if s.written.recommendation != nil && (next.Recommendation == nil || next.Recommendation.ID < s.written.recommendation.ID) {
+		next.Recommendation = s.written.recommendation
 	}
 	for _, c := range o.Status.Conditions {
 		switch c.Type {
@@ -211,8 +211,8 @@ func condition(s *v1alpha1.MultidimPodAutoscalerStatus, kind string) metav1.Cond
 func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workload, no *refusal, now time.Time) *v1alpha1.MultidimPodAutoscalerStatus {
 	next := begin(o, s)
 	next.Phase, next.Learning, next.Retraining = v1alpha1.PhaseRefused, o.Status.Learning, o.Status.Retraining
-	if next.Memory = o.Status.Memory; s.session != nil {
-		next.Memory = remembered(s.session.Memory())
+	if next.Memory = o.Status.Memory; s.journaled.session != nil {
+		next.Memory = remembered(s.journaled.session.Memory())
 	}
 	if w != nil {
 		next.Observed = &v1alpha1.Observed{Time: metav1.NewTime(now), Replicas: w.Replicas}
@@ -228,16 +228,16 @@ func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workl
 
 // statusOf returns the status after a decision.
 func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *mpa.Observation, d *mpa.Decision, problems []collect.Problem) *v1alpha1.MultidimPodAutoscalerStatus {
-	setup := s.session.Setup()
+	setup := s.journaled.session.Setup()
 	next := begin(o, s)
 	next.Observed = observed(o, ob)
 	next.Decision = decision(&setup.Target, d)
 	next.Decision.PolicyDigest = setup.Agent.Digest
-	next.Learning = s.learning(d)
-	next.Memory = remembered(s.session.Memory())
+	next.Learning = s.journaled.learning(d)
+	next.Memory = remembered(s.journaled.session.Memory())
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
-			ID: s.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
+			ID: s.journaled.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,
 			Replicas: d.Next.Replicas, From: ob.Replicas, Containers: sizes(&setup.Target, d.Next.Containers), Reason: bounded.Text(d.Reason),
 		}
 		switch {
@@ -249,14 +249,14 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	}
 	blind := slices.ContainsFunc(problems, func(p collect.Problem) bool { return p.Source == collect.Usage }) && d.Wanted.Replicas == 0
 	silent := d.Recommended.Replicas == 0 && d.Recommended.Containers == nil
-	fallback, _ := s.session.Agent().(interface{ Active() bool })
+	fallback, _ := s.journaled.session.Agent().(interface{ Active() bool })
 	instead := fallback != nil && fallback.Active() && !blind
 	second, after := fallbackOf(&setup)
-	noPolicy := s.accepted != nil && !s.accepted.serves
-	s.setAccepted(o, next)
-	s.noteAlarm()
-	if *s.retraining != (v1alpha1.RetrainingStatus{}) {
-		next.Retraining = s.retraining
+	noPolicy := s.learned.accepted != nil && !s.learned.accepted.serves
+	s.learned.setAccepted(o, next)
+	s.retrain.noteAlarm()
+	if *s.retrain.status != (v1alpha1.RetrainingStatus{}) {
+		next.Retraining = s.retrain.status
 	}
 	r.setRetraining(o, s, next)
 	r.setWebhook(o, next)
@@ -282,7 +282,7 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	case d.Wanted.Replicas == 0:
 		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, camel(guard(d, "Held")), "%s", d.Reason)
 	case o.Spec.ScaleTargetRef.Knative():
-		s.setLearned(o, next)
+		s.journaled.setLearned(o, next)
 	case silent:
 		set(o, next, v1alpha1.ConditionRecommendation, metav1.ConditionFalse, "NoOpinion", "%s: %s", d.Recommended.Source, d.Recommended.Reason)
 	default:
@@ -295,7 +295,7 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	}
 	switch {
 	case noPolicy:
-		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, s.accepted.reason, "%s decides: %v", setup.Agent, s.accepted.err)
+		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, s.learned.accepted.reason, "%s decides: %v", setup.Agent, s.learned.accepted.err)
 	case instead:
 		set(o, next, v1alpha1.ConditionFallback, metav1.ConditionTrue, "NoOpinion", "%s decides: %s", second, d.Recommended.Reason)
 	case next.Learning != nil && next.Learning.Phase == string(mpa.OfflineTraining):

@@ -176,8 +176,8 @@ func pod(i int) *corev1.Pod {
 func (w *world) step(d time.Duration) *v1alpha1.MultidimPodAutoscaler {
 	w.t.Helper()
 	w.clock.Step(d)
-	if s := w.objects[key]; s != nil && s.next.After(w.clock.Now()) {
-		w.clock.SetTime(s.next)
+	if s := w.objects[key]; s != nil && s.slot.next.After(w.clock.Now()) {
+		w.clock.SetTime(s.slot.next)
 	}
 	w.usage.at = w.clock.Now()
 	return w.reconcile()
@@ -190,7 +190,7 @@ func (w *world) reconcile() *v1alpha1.MultidimPodAutoscaler {
 	for range 3 {
 		result, err := w.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
 		require.NoError(w.t, err)
-		if s := w.objects[key]; s == nil || s.session != nil || s.refused != "" {
+		if s := w.objects[key]; s == nil || s.journaled.session != nil || s.written.refused != "" {
 			break
 		}
 		w.clock.Step(result.RequeueAfter) // after a restart it waits for its slot
@@ -208,7 +208,7 @@ func (w *world) read() *v1alpha1.MultidimPodAutoscaler {
 // restart replaces the process: the new one knows what is written and nothing else.
 func (w *world) restart() {
 	for _, s := range w.objects {
-		s.close(w.t.Context())
+		s.journaled.close(w.t.Context())
 	}
 	w.objects = map[types.NamespacedName]*object{}
 }

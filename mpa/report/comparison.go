@@ -3,14 +3,9 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
-	"text/tabwriter"
-
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 	"github.com/sigma-scheduler/sigma/mpa"
@@ -96,11 +91,7 @@ type Run struct {
 }
 
 // An Estimate of a mean from few runs.
-type Estimate struct {
-	Mean float64 `json:"mean"`
-	// Half of the 95 % interval (Student's t); 0 with one run.
-	Half float64 `json:"half"`
-}
+type Estimate = sheet.Estimate
 
 // The agents that the others are compared with.
 const (
@@ -153,7 +144,7 @@ func New(app App, trace Trace, seeds []uint64, names []string, results [][]sim.R
 			for k := range results[i] {
 				values[k] = m.value(&results[i][k])
 			}
-			a.Mean[m.name] = estimate(values)
+			a.Mean[m.name] = sheet.EstimateOf(values)
 		}
 		c.Agents = append(c.Agents, a)
 	}
@@ -184,15 +175,6 @@ func (c *Comparison) agent(name string) *Agent {
 func (a *Agent) cost() float64      { return a.Mean["cost"].Mean }
 func (a *Agent) violating() float64 { return a.Mean["violating_percent"].Mean }
 
-// estimate is a mean and half of its 95 % interval.
-func estimate(values []float64) Estimate {
-	e := Estimate{Mean: stat.Mean(values, nil)}
-	if n := float64(len(values)); n > 1 {
-		e.Half = distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(.975) * stat.StdErr(stat.StdDev(values, nil), n)
-	}
-	return e
-}
-
 // texts returns the cells of a measure, by agent; NaN is a hyphen.
 func (c *Comparison) texts(m *measure) []string {
 	var values []float64
@@ -220,29 +202,31 @@ func (c *Comparison) texts(m *measure) []string {
 	return texts
 }
 
-// grid returns the table: heads, their meaning, and a line for each agent.
-func (c *Comparison) grid() (heads, about []string, rows [][]string) {
-	heads, about = []string{"agent"}, []string{"autoscaler"}
+// table has a line for each agent. Figures over the promise are marked.
+func (c *Comparison) table() sheet.Table {
+	t := sheet.Table{Align: sheet.Right, Stacked: len(c.Seeds) > 1, Caption: "One line an agent" + c.overSeeds() + "; ▲ and red: over the promise"}
+	var names []string
 	for i := range c.Agents {
-		rows = append(rows, []string{c.Agents[i].Name})
+		names = append(names, c.Agents[i].Name)
 	}
-	column := func(head, what string, cells []string) {
-		heads, about = append(heads, head), append(about, what)
-		for i, text := range cells {
-			rows[i] = append(rows[i], text)
-		}
-	}
+	t.AddColumn(sheet.Column{Head: "agent", About: "autoscaler", Words: true}, names)
 	for i := range measures {
-		column(measures[i].head, measures[i].about, c.texts(&measures[i]))
+		m := &measures[i]
+		t.AddColumn(sheet.Column{Head: m.head, About: m.about}, c.texts(m))
+		for k := range c.Agents {
+			if over := c.over(&c.Agents[k], m); over != "" {
+				t.Rows[k].Mark(i+1, over)
+			}
+		}
 	}
 	if base := c.agent(Baseline); base != nil && base.GapClosed != nil {
 		var cells []string
 		for i := range c.Agents {
 			cells = append(cells, gapText(c.Agents[i].GapClosed))
 		}
-		column("gap %", gapAbout, cells)
+		t.AddColumn(sheet.Column{Head: "gap %", About: gapAbout}, cells)
 	}
-	return heads, about, rows
+	return t
 }
 
 const gapAbout = "share of the gap in cost between hpa+vpa and the oracle that is closed; not of agents that save by breaking the promise more often than hpa+vpa"
@@ -254,47 +238,11 @@ func gapText(share *float64) string {
 	return fmt.Sprintf("%.0f", 100**share)
 }
 
-// Table writes a line for each agent, below the summary.
-func Table(w io.Writer, c *Comparison) error {
-	fmt.Fprintf(w, "%s\n\n%s\n\n", c.Summary(), c.about())
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	heads, _, rows := c.grid()
-	for _, cells := range append([][]string{heads}, rows...) {
-		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for i, line := range c.notes() {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, line)
-	}
-	return nil
-}
-
 // about describes the simulation in a line.
 func (c *Comparison) about() string {
 	first := &c.Agents[0].Runs[0]
 	return fmt.Sprintf("%s on %s: %.3g hours, %d requests; %g %% of them within %g ms is promised",
 		c.App.Name, c.Trace.Name, first.Hours, first.Requests, c.App.Percentile, 1000*c.App.Latency)
-}
-
-// JSON writes the comparison.
-func JSON(w io.Writer, c *Comparison) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(c)
-}
-
-// MarshalJSON writes null for a mean of no values.
-func (e Estimate) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Mean sheet.Number `json:"mean"`
-		Half sheet.Number `json:"half"`
-	}{sheet.Number(e.Mean), sheet.Number(e.Half)})
 }
 
 // MarshalJSON adds the seed and the cost, and writes null for percentiles of no values.

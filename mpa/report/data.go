@@ -9,7 +9,7 @@ import (
 )
 
 // data is the content of the page, for programs.
-func (c *Comparison) data() sheet.Data {
+func (c *Comparison) data() *sheet.Data {
 	t, a := &c.Trace, &c.App
 	part := sheet.DataPart{Name: a.Name + " on " + t.Name, Rows: []sheet.DataRow{}, Inputs: map[string]string{
 		"application": fmt.Sprintf("%s, begins with %d × %g cores, %g GiB", a.Name, a.Replicas, a.Cores, a.GiB),
@@ -32,5 +32,5 @@ func (c *Comparison) data() sheet.Data {
 		}
 		part.Rows = append(part.Rows, row)
 	}
-	return sheet.Data{Kind: "sigma mpa simulate", Version: sheet.DataVersion, Verdict: c.Summary(), Parts: []sheet.DataPart{part}}
+	return &sheet.Data{Kind: "sigma mpa simulate", Version: sheet.DataVersion, Verdict: c.Summary(), Parts: []sheet.DataPart{part}}
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -146,9 +147,5 @@ func dnsName(text string) string {
 		}
 		return '-'
 	}, strings.ToLower(text))
-	name = strings.Trim(name[:min(63, len(name))], "-")
-	if name == "" {
-		return "app"
-	}
-	return name
+	return cmp.Or(strings.Trim(name[:min(63, len(name))], "-"), "app")
 }

@@ -56,7 +56,7 @@ func resizes(m *sim.Minute) int  { return m.Resizes }
 func kills(m *sim.Minute) int    { return m.Kills }
 
 // lanes draws the minutes over the promise of all agents that differ.
-func (c *Comparison) lanes() *sheet.Chart {
+func (c *Comparison) lanes() sheet.Chart {
 	p := sheet.LaneChart{ID: "all-over", Title: "Minutes over the promise"}
 	for i := range c.Agents {
 		a := &c.Agents[i]
@@ -68,10 +68,6 @@ func (c *Comparison) lanes() *sheet.Chart {
 		about := fmt.Sprintf("%d of %d minutes", a.violated(), len(a.Minutes))
 		p.Lanes = append(p.Lanes, sheet.Lane{Label: groupName(like), About: about, Spans: a.over()})
 		p.About += groupName(like) + ": " + about + ". "
-	}
-	svg := p.SVG()
-	if svg == "" {
-		return nil
 	}
 	caption := fmt.Sprintf("Red: minutes in which fewer than %g %% of the requests were answered within %g ms.", c.App.Percentile, 1000*c.App.Latency)
 	if limit := c.agent(Limit); limit != nil && len(limit.Minutes) > 1 && limit.violated() > 0 && c.kept(limit) {
@@ -86,7 +82,7 @@ func (c *Comparison) lanes() *sheet.Chart {
 		}
 		caption += fmt.Sprintf(" The oracle has them too, %d of %d while more requests came than in the mean: the promise is of all requests of the run, and the least cost uses what it allows.", busy, limit.violated())
 	}
-	return &sheet.Chart{SVG: svg, Caption: caption}
+	return sheet.Chart{Plot: p, Caption: caption}
 }
 
 // violated counts the minutes over the promise.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/internal/sheet"
 	"github.com/sigma-scheduler/sigma/internal/sheet/sheettest"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
@@ -122,26 +123,17 @@ func TestSummary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := comparison(1, test.outcomes...)
 			assert.Equal(t, test.want, c.Summary())
-			heads, about, rows := c.grid()
-			require.Len(t, about, len(heads))
+			table := c.table()
 			var gaps []string
-			if heads[len(heads)-1] == "gap %" {
-				for _, row := range rows {
-					require.Len(t, row, len(heads))
-					gaps = append(gaps, row[len(row)-1])
+			if n := len(table.Columns); table.Columns[n-1].Head == "gap %" {
+				for _, row := range table.Rows {
+					require.Len(t, row.Cells, n)
+					gaps = append(gaps, row.Cells[n-1])
 				}
 			}
 			assert.Equal(t, test.gap, strings.Join(gaps, " "))
 		})
 	}
-}
-
-func TestEstimate(t *testing.T) {
-	// Student's t with two degrees of freedom is 4.303; the standard error 1 / √3.
-	e := estimate([]float64{1, 2, 3})
-	assert.InDelta(t, 2, e.Mean, 1e-9)
-	assert.InDelta(t, 4.303/math.Sqrt(3), e.Half, 1e-3)
-	assert.Equal(t, Estimate{Mean: 7}, estimate([]float64{7}))
 }
 
 func TestJSON(t *testing.T) {
@@ -150,7 +142,7 @@ func TestJSON(t *testing.T) {
 	empty.P50, empty.CPUUtilisation = nothing, nothing
 	c.Agents[1].Mean["p50_ms"] = Estimate{Mean: nothing, Half: nothing}
 	var b bytes.Buffer
-	require.NoError(t, JSON(&b, c))
+	require.NoError(t, sheet.JSON(&b, c))
 	var got struct {
 		App struct {
 			Latency float64 `json:"slo_latency_seconds"`
@@ -204,14 +196,11 @@ func TestHTML(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var first, second bytes.Buffer
-			require.NoError(t, HTML(&first, c))
-			require.NoError(t, HTML(&second, c))
+			require.NoError(t, c.Report().HTML(&first))
+			require.NoError(t, c.Report().HTML(&second))
 			page := first.String()
 			assert.Equal(t, page, second.String())
-			body, _, found := strings.Cut(page, "<script>\n")
-			require.True(t, found)
-			assert.NotContains(t, body, "<script>")
-			sheettest.Check(t, body+"</body></html>")
+			sheettest.Check(t, page)
 			assert.Equal(t, name == "many", strings.Contains(page, "The others are drawn below"), "a plot that leaves agents out says so")
 			assert.Equal(t, 1, strings.Count(page, `<p class="summary">`))
 			assert.Equal(t, len(c.Agents), strings.Count(page, `<th scope="row"`))
@@ -234,10 +223,10 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-func ExampleTable() {
+func ExampleComparison_Report() {
 	c := comparison(1, outcome{"hpa+vpa", 200, .5}, outcome{"oracle", 100, .4})
 	var b bytes.Buffer
-	if err := Table(&b, c); err != nil {
+	if err := c.Report().Text(&b); err != nil {
 		panic(err)
 	}
 	for line := range strings.Lines(b.String()) {

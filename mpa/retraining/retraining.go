@@ -3,6 +3,7 @@
 package retraining
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -144,9 +145,7 @@ func last(p *corev1.Pod) (text string, code int32, ok bool) {
 	}
 	s := &p.Status.ContainerStatuses[0]
 	end := s.State.Terminated
-	if end == nil {
-		end = s.LastTerminationState.Terminated
-	}
+	end = cmp.Or(end, s.LastTerminationState.Terminated)
 	if end == nil {
 		return "", 0, false
 	}

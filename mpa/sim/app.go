@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sigma-scheduler/sigma/mpa"
@@ -58,12 +59,7 @@ func (m *Memory) collecting(kept, limit float64) float64 {
 	return 1 + collectorCosts*max(0, min(1, (kept/limit-collectorFrom)/collectorSpan))
 }
 
-func (a *App) limitRatio() float64 {
-	if a.LimitRatio == 0 {
-		return 1
-	}
-	return a.LimitRatio
-}
+func (a *App) limitRatio() float64 { return cmp.Or(a.LimitRatio, 1) }
 
 // prepare checks the service, which counts answers above the promised latency as late.
 func (a *App) prepare() error {

@@ -116,6 +116,8 @@ type Result struct {
 	MostCPUChanges int `json:"most_cpu_changes"`
 	// Those of MostReplicaChanges' kind that shrank the workload.
 	MostReplicaShrinks int `json:"most_replica_shrinks"`
+	// Those of MostRequestChanges' kind with less of a resource and more of none.
+	MostRequestShrinks int `json:"most_request_shrinks,omitempty"`
 	// Containers that ran out of memory, and pods that made room for larger ones.
 	Kills        int     `json:"oom_kills"`
 	Evictions    int     `json:"evictions"`
@@ -149,7 +151,7 @@ type simulation struct {
 	requests  []mpa.Resources // of new pods; one container
 	made      int
 	rng       *rand.Rand      // of the site: delays and scrapes
-	changes   [4]window       // of replicas, of requests, of their cpu alone, and to fewer replicas
+	changes   [5]window       // of replicas, of requests, of their cpu alone, to fewer replicas, and to smaller requests
 	free      []mpa.Resources // of each node
 	control   *mpa.Controller
 	scrapes   []scrape
@@ -274,6 +276,9 @@ func (s *simulation) decide(now float64) {
 		if c[0].Memory == s.requests[0].Memory {
 			s.changes[2].add(now)
 		}
+		if had := s.requests[0]; c[0] != had && c[0].Max(had) == had {
+			s.changes[4].add(now)
+		}
 		s.requests = c
 		s.result.RequestChanges++
 		s.changes[1].add(now)
@@ -334,5 +339,5 @@ func (s *simulation) finish(before loadsim.Counters) {
 	r.MemUtilisation = s.memorySecs / r.GiBHours
 	r.MeanReplicas *= tick / 3600 / r.Hours
 	r.MostReplicaChanges, r.MostRequestChanges = s.changes[0].most, s.changes[1].most
-	r.MostCPUChanges, r.MostReplicaShrinks = s.changes[2].most, s.changes[3].most
+	r.MostCPUChanges, r.MostReplicaShrinks, r.MostRequestShrinks = s.changes[2].most, s.changes[3].most, s.changes[4].most
 }

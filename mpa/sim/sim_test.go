@@ -67,6 +67,7 @@ func TestAgents(t *testing.T) {
 		assert.True(t, r.CPUUtilisation > 0 && r.CPUUtilisation <= 1)
 		if name != "oracle" {
 			assert.LessOrEqual(t, r.MostReplicaShrinks, 6)
+			assert.LessOrEqual(t, r.MostRequestShrinks, 18)
 			assert.LessOrEqual(t, r.MostRequestChanges, 36)
 			assert.LessOrEqual(t, r.MostCPUChanges, 30)
 		}

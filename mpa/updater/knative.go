@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -415,10 +416,8 @@ func (k *knatives) orphan(ctx context.Context, u *unstructured.Unstructured, sta
 // sweeps searches such Services, now and every minute: their object may have been deleted while no
 // updater ran.
 func (k *knatives) sweeps(ctx context.Context) error {
-	tick := time.NewTicker(knativeSweep)
-	defer tick.Stop()
 	forbidden := false
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		_, err := k.sweep(ctx, client.HasLabels{knative.Annotation})
 		before := forbidden
 		forbidden = errors.Is(err, errForbidden)
@@ -428,10 +427,6 @@ func (k *knatives) sweeps(ctx context.Context) error {
 		case err != nil && !forbidden && ctx.Err() == nil:
 			log.FromContext(ctx).Error(err, "Cannot look for Knative Services whose object is gone; the next attempt follows")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	}, knativeSweep)
+	return nil
 }

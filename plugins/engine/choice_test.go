@@ -84,7 +84,7 @@ func TestInstalledPolicyWithoutForecast(t *testing.T) {
 	require.True(t, l.state.forecastAt.IsZero())
 	v := l.rank(pod("p", "web"))
 	require.Equal(t, ledger.CausePolicy, v.decision.Cause)
-	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.ChosenFile(ledger.Primary))
 }
 
 // Pods that come one by one leave nodes of a roomy fleet empty, and what has been placed by then
@@ -98,7 +98,7 @@ func TestInstalledPolicyKeepsNodesEmpty(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 	d.Spec.Replicas, d.Spec.Template.Labels = new(int32(6)), map[string]string{"app": "web"}
 	d.Spec.Template.Spec = pod("", "web").Spec
-	l.SetDeclared(&kube.Declared{Deployments: []*appsv1.Deployment{d}})
+	l.SetDeclared(&kube.Declarations{Deployments: []*appsv1.Deployment{d}})
 	place := func(from, to int) {
 		for i := from; i < to; i++ {
 			require.Equal(t, ledger.CausePolicy, l.place(pod(fmt.Sprint("p", i), "web")).decision.Cause)
@@ -111,9 +111,9 @@ func TestInstalledPolicyKeepsNodesEmpty(t *testing.T) {
 		return n
 	}
 	place(0, 6)
-	require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", l.state.ledger.ChosenFile(ledger.Primary))
 	require.Equal(t, 2, busy(), "a node holds half of an app's six pods")
 	place(6, 22) // 21 of 32 cores before the last one
-	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.Chosen(ledger.Primary))
+	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.ChosenFile(ledger.Primary))
 	require.Equal(t, 22, l.verify().Agreed)
 }

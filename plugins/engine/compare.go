@@ -40,7 +40,7 @@ type compared struct {
 // before the cluster was listed: a later one may have seen changes after the list.
 //
 // There are no differences before the first Sync: a standby's state is empty.
-func (e *Engine) Compare(with *kube.Picture, synced time.Time) []kube.Difference {
+func (e *Engine) Compare(with *kube.Snapshot, synced time.Time) []kube.Difference {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now, c := e.opt.Now(), &e.compared
@@ -114,7 +114,7 @@ func (e *Engine) CompareWith(ctx context.Context, factory informers.SharedInform
 				klog.FromContext(ctx).Error(err, "Cannot compare the packing state")
 				continue
 			}
-			differences := len(e.Compare(kube.NewPicture(n, p), synced))
+			differences := len(e.Compare(kube.NewSnapshot(n, p), synced))
 			klog.FromContext(ctx).V(3).Info("Compared the packing state", "profile", e.opt.Profile, "nodes", len(n), "pods", len(p), "differences", differences)
 		}
 	}()

@@ -17,20 +17,20 @@ import (
 )
 
 // Compare compares with a picture of this moment.
-func (l *lab) Compare(with *kube.Picture) []kube.Difference {
+func (l *lab) Compare(with *kube.Snapshot) []kube.Difference {
 	_, synced := l.lastSync()
 	return l.Engine.Compare(with, synced)
 }
 
 // picture is the lab's cluster as informers have it.
-func (l *lab) picture() *kube.Picture {
+func (l *lab) picture() *kube.Snapshot {
 	var nodes []*v1.Node
 	var pods []*v1.Pod
 	for name, n := range l.nodes {
 		nodes = append(nodes, n)
 		pods = append(pods, l.on[name]...)
 	}
-	return kube.NewPicture(nodes, pods)
+	return kube.NewSnapshot(nodes, pods)
 }
 
 // compare compares, lets a cycle run, and compares again.
@@ -69,7 +69,7 @@ func TestStateAgreesWithTheCluster(t *testing.T) {
 	v := l.rank(assumed)
 	l.Reserve(assumed, "a", v)
 	with := l.picture()
-	all := kube.NewPicture([]*v1.Node{l.nodes["a"], l.nodes["b"], l.nodes["c"]}, append(slices.Concat(l.on["a"], l.on["b"], l.on["c"]), assumed))
+	all := kube.NewSnapshot([]*v1.Node{l.nodes["a"], l.nodes["b"], l.nodes["c"]}, append(slices.Concat(l.on["a"], l.on["b"], l.on["c"]), assumed))
 	require.Len(t, l.state.cluster.Compare(with), 1, "deleted")
 	require.Empty(t, l.state.cluster.Compare(all))
 }
@@ -140,7 +140,7 @@ func TestStateDiffers(t *testing.T) {
 // The state is not built again and again for what that does not mend.
 func TestStateDiffersForLong(t *testing.T) {
 	l := street(t)
-	other := kube.NewPicture(nil, nil)
+	other := kube.NewSnapshot(nil, nil)
 	for range 90 {
 		l.Compare(other)
 		l.now = l.now.Add(time.Minute)

@@ -50,24 +50,24 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	defer e.mu.Unlock()
 	v := &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
 	begin := e.opt.Now()
-	e.inbox.track(pod)
+	e.track(pod)
 	a := e.state.cluster.Arrive(pod)
 	if a == nil { // no policy decides on its node
-		e.inbox.untrack(pod.UID)
+		e.untrack(pod.UID)
 		return v
 	}
-	e.inbox.ranked(pod.UID)
+	e.ranked(pod.UID)
 	if known := e.state.ledger.Pod(string(pod.UID)); known != nil {
-		known.Asked = begin
+		known.RankedAt = begin
 	}
 	defer func() { e.metrics.latency.Observe(e.opt.Now().Sub(begin).Seconds()) }()
 	l, r := e.state.ledger, &e.ranking
 	role, mode, decides := e.decider(a.Group().Name())
 	v.Decides, v.decision.Mode = decides, string(mode)
 	app := l.AppIndex(a.Name())
-	if l.Holds() {
+	if l.HasReservations() {
 		r.mark(nodes, passed, l)
-		if m := l.Planned(app, r.passed); m >= 0 {
+		if m := l.ReservedMachine(app, r.passed); m >= 0 {
 			e.land(v, app, m)
 			return v
 		}
@@ -76,13 +76,13 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 		return v
 	}
 	l.SetClock(seconds(begin))
-	_, asked := l.Asked(role, app)
+	_, asked := l.PolicyFor(role, app)
 	v.decision.PolicyDigest, v.decision.Clock = asked.PolicyDigest, asked.Clock
 	if r.mark(nodes, passed, l); len(r.passed) == 0 { // only cordoned nodes
 		return v
 	}
 	if e.state.log.file != nil {
-		v.decision.Infeasible, v.decision.Extra = l.Differ(app, r.passed)
+		v.decision.Infeasible, v.decision.Extra = l.FilterDifferences(app, r.passed)
 	}
 	e.choose(role)
 	v.decision.Cause = asked.Cause
@@ -98,7 +98,7 @@ func (e *Engine) choose(role ledger.Role) {
 			l.Invalidate()
 		}
 	}()
-	if ev := l.Choose(role); ev != nil {
+	if ev := l.FileChoice(role); ev != nil {
 		e.state.apply(ev)
 		klog.V(2).InfoS("The placement policy decides by another shipped file", "profile", e.opt.Profile, "role", role, "file", ev.Chosen.Name)
 	}
@@ -107,7 +107,7 @@ func (e *Engine) choose(role ledger.Role) {
 
 // noteChoice reports the file in the metrics and in the status of the policy.
 func (e *Engine) noteChoice(role ledger.Role) {
-	name := e.state.ledger.Chosen(role)
+	name := e.state.ledger.ChosenFile(role)
 	was, _ := e.chosen.Load(role)
 	if was == name || was == nil && name == "" {
 		return
@@ -231,11 +231,11 @@ func (e *Engine) emitDisagreement(pod *v1.Pod, machine int32) {
 func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	defer e.inbox.placed(pod)
+	defer e.placed(pod)
 	if !podspec.Moves(pod) { // it is part of its node
 		return
 	}
-	if e.inbox.takeFailure(pod.UID) {
+	if e.takeFailure(pod.UID) {
 		known := e.state.ledger.Pod(string(pod.UID))
 		if known != nil && known.Node() != nil && known.Node().Name() == node {
 			return // a pod group's cycle reverts all of its decisions before it executes them
@@ -244,7 +244,7 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 	}
 	d := ledger.Decision{Cause: ledger.CauseSingle}
 	switch {
-	case v != nil && !e.inbox.ranks(pod.UID) && (v.decision.ByPolicy() || v.decision.Cause == ledger.CausePlanned):
+	case v != nil && !e.ranks(pod.UID) && (v.decision.ByPolicy() || v.decision.Cause == ledger.CausePlanned):
 		d.Cause = ledger.CauseNominated // it was ranked before others were placed
 	case v != nil:
 		d = v.decision
@@ -255,15 +255,15 @@ func (e *Engine) Reserve(pod *v1.Pod, node string, v *Verdict) {
 		d.Cause = ledger.CauseNominated
 	}
 	e.metrics.decisions.WithLabelValues(cmp.Or(d.Mode, "none"), d.Cause).Inc()
-	if text := e.state.cluster.GaveWay(pod, node, e.opt.Now()); text != "" {
+	if text := e.state.cluster.ExpiredRule(pod, node, e.opt.Now()); text != "" {
 		e.events.emit(pod, v1.EventTypeWarning, "RuleGaveWay", "It waited as long as the rule demands, and is placed against "+text+".")
 	}
-	e.inbox.track(pod)
+	e.track(pod)
 	e.state.cluster.Decide(pod, node, &d)
 	if known := e.state.ledger.Pod(string(pod.UID)); known == nil { // the node was removed
-		e.inbox.untrack(pod.UID)
+		e.untrack(pod.UID)
 	} else {
-		known.Asked = e.opt.Now()
+		known.RankedAt = e.opt.Now()
 	}
 	e.state.log.flush()
 }

@@ -42,9 +42,9 @@ type Engine struct {
 	opt     Options
 	metrics *profileMetrics
 	events  *eventSink
-	watcher atomic.Pointer[watcher] // of rules; nil = the cluster has none
-	inbox   inbox
 	repair  atomic.Pointer[policy.Repair]
+	watching
+	inbox
 
 	repairChanged atomic.Pointer[func()]
 	chosen        sync.Map // [ledger.Role] file that decides; "" = the policy does not choose
@@ -79,7 +79,7 @@ func New(opt Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opt: opt, metrics: metrics, events: newEventSink(opt.Recorder, opt.Now),
-		inbox: inbox{tracked: map[types.UID]bool{}}, state: state, ranking: ranking{rankBy: state.ledger.Rank},
+		inbox: inbox{now: opt.Now, tracked: map[types.UID]bool{}}, state: state, ranking: ranking{rankBy: state.ledger.Rank},
 		measured: measured{every: measureEvery}, reported: map[types.UID]reported{},
 	}
 	opt.Peers.join(e)
@@ -108,7 +108,7 @@ func (e *Engine) Sync(visit Visit) {
 	if s.restartIfBroken() {
 		clear(e.reported)
 	}
-	m := e.inbox.empty()
+	m := e.empty()
 	s.enter(m)
 	e.tellFaults()
 	e.sweep()
@@ -125,7 +125,7 @@ func (e *Engine) Sync(visit Visit) {
 		e.reviewedAt = time.Time{} // its pods are replanned before another one is placed
 	})
 	for _, chain := range m.begun { // next to the pods that run by now
-		s.cluster.Begin(chain, seconds(e.opt.Now()))
+		s.cluster.Reserve(chain, seconds(e.opt.Now()))
 	}
 	e.reviewPlans()
 	e.measure()

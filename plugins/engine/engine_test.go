@@ -42,7 +42,7 @@ func TestRestart(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, shipped(t, "hand-k1"))
 	l.SetRules([]*kube.Rule{atMost(t, 1, "web")})
-	l.SetDeclared(&kube.Declared{})
+	l.SetDeclared(&kube.Declarations{})
 	l.SetServed([]string{"example.com/gpu"})
 	l.place(pod("p1", "web"))
 
@@ -63,7 +63,7 @@ func TestRestart(t *testing.T) {
 	l.now = l.now.Add(restartEvery)
 	check := l.Check(pod("p4", "web"))
 	require.NotNil(t, check, "the rules are in force")
-	require.NotEmpty(t, check.Refuses(l.holds("p1")))
+	require.NotEmpty(t, check.Refusal(l.holds("p1")))
 	require.Equal(t, []string{"example.com/gpu"}, l.state.cluster.Served())
 	l.place(pod("p4", "web"))
 	require.Equal(t, 2, l.counter(l.metrics.restarts))
@@ -110,7 +110,7 @@ func TestGaugesAndCounters(t *testing.T) {
 		for i := range 40 {
 			l.state.cluster.EnsureApp(pod("x", fmt.Sprint("x", i, l.now)))
 		}
-		l.SetDeclared(&kube.Declared{})
+		l.SetDeclared(&kube.Declarations{})
 		l.sync()
 		l.now = l.now.Add(24 * time.Hour)
 	}
@@ -212,7 +212,7 @@ func TestDeleted(t *testing.T) {
 	for i := range 50 { // a standby sees many
 		l.Deleted(pod(fmt.Sprint("foreign", i), "web"))
 	}
-	require.Empty(t, l.inbox.deleted)
+	require.Empty(t, l.deleted)
 
 	waits := pod("waits", "web")
 	l.rank(waits)
@@ -233,7 +233,7 @@ func TestDeleted(t *testing.T) {
 	l.sync()
 	require.Len(t, l.logged(ledger.KindFailed), 1)
 	require.Len(t, l.logged(ledger.KindRemove), 2)
-	require.Empty(t, l.inbox.tracked)
+	require.Empty(t, l.tracked)
 	l.verify()
 }
 
@@ -285,7 +285,7 @@ func TestModelAllowsNoNode(t *testing.T) {
 				l.SetPolicy(ledger.Primary, shipped(t, name))
 				cause = "policy"
 			}
-			l.SetDeclared(&kube.Declared{})
+			l.SetDeclared(&kube.Declarations{})
 			l.SetServed([]string{"example.com/gpu"})
 			l.sync()
 			p := pod("train", "train", asks("example.com/gpu", "1"))

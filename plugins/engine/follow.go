@@ -35,8 +35,8 @@ func (e *Engine) Follow(ctx context.Context, factory informers.SharedInformerFac
 		apps.Deployments().Informer().HasSynced, apps.StatefulSets().Informer().HasSynced, apps.ReplicaSets().Informer().HasSynced,
 		batch.Jobs().Informer().HasSynced, batch.CronJobs().Informer().HasSynced, scalers.Informer().HasSynced,
 	}
-	read := func() (*kube.Declared, error) {
-		var d kube.Declared
+	read := func() (*kube.Declarations, error) {
+		var d kube.Declarations
 		var err error
 		list := func(f func() error) {
 			if err == nil {

@@ -120,17 +120,17 @@ func TestFollowClasses(t *testing.T) {
 				p := pod("train", "train", asks(v1.ResourceName(gpu), "1"))
 				l.sync()
 				require.False(t, l.state.forecastAt.IsZero(), "what is declared does not wait for classes")
-				require.Empty(t, l.state.cluster.LeftOut(p))
+				require.Empty(t, l.state.cluster.IgnoredResources(p))
 				open.Store(true)
 				time.Sleep(time.Minute) // the informer tries again by and by
 				synctest.Wait()
 				l.sync()
-				require.Equal(t, []string{gpu}, l.state.cluster.LeftOut(p))
+				require.Equal(t, []string{gpu}, l.state.cluster.IgnoredResources(p))
 
 				require.NoError(t, client.ResourceV1().DeviceClasses().Delete(ctx, "gpu", metav1.DeleteOptions{}))
 				synctest.Wait()
 				l.sync()
-				require.Empty(t, l.state.cluster.LeftOut(p))
+				require.Empty(t, l.state.cluster.IgnoredResources(p))
 			})
 		})
 	}

@@ -64,7 +64,7 @@ func (e *Engine) reason(role ledger.Role, err error) string {
 	case err != nil:
 		return "error"
 	}
-	if e.state.ledger.Decides(role).Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
+	if e.state.ledger.Knowledge(role).Forecast() && (e.state.forecastAt.IsZero() || e.opt.ForecastAge > 0 && e.opt.Now().Sub(e.state.forecastAt) > e.opt.ForecastAge) {
 		return "stale-forecast"
 	}
 	return ""

@@ -121,7 +121,7 @@ func TestGuard(t *testing.T) {
 		{
 			reason: "stale-forecast", text: "the forecast of expected pods is missing or too old.", policy: shipped(t, "hand-k1"),
 			spoil: func(l *lab) {
-				l.SetDeclared(&kube.Declared{}) // it was old when a decision read it
+				l.SetDeclared(&kube.Declarations{}) // it was old when a decision read it
 				l.now = l.now.Add(6 * time.Minute)
 			},
 		},
@@ -212,7 +212,7 @@ func TestNothingRanks(t *testing.T) {
 func TestForecastAges(t *testing.T) {
 	l := two(t)
 	l.SetPolicy(ledger.Primary, shipped(t, "hand-k1"))
-	l.SetDeclared(&kube.Declared{})
+	l.SetDeclared(&kube.Declarations{})
 	for _, step := range []struct {
 		after time.Duration
 		cause string
@@ -222,7 +222,7 @@ func TestForecastAges(t *testing.T) {
 		d := l.decisions()
 		require.Equal(t, step.cause, d[len(d)-1].Cause)
 	}
-	l.SetDeclared(&kube.Declared{})
+	l.SetDeclared(&kube.Declarations{})
 	l.place(pod("last", "web"))
 	require.Equal(t, "policy", l.decisions()[2].Cause)
 }

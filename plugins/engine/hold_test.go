@@ -37,9 +37,9 @@ func TestHold(t *testing.T) {
 	l.Release(h)
 	l.sync()
 	require.True(t, l.Holds("a"))
-	require.True(t, l.Engaged(podspec.Group(db, l.opt.AppLabel)))
+	require.True(t, l.Claimed(podspec.Group(db, l.opt.AppLabel)))
 	l.Release(h3)
-	require.False(t, l.Engaged(podspec.Group(db, l.opt.AppLabel)), "at once")
+	require.False(t, l.Claimed(podspec.Group(db, l.opt.AppLabel)), "at once")
 	require.True(t, l.Holds("a"), "with the next cycle")
 	l.sync()
 	require.False(t, l.Holds("a"))
@@ -66,12 +66,12 @@ func TestPeers(t *testing.T) {
 	refuses := func(node, cpu string) bool { // that node a has free, or b
 		other.sync()
 		k := other.Check(pod("new", "new", asks("cpu", cpu)))
-		return k != nil && k.Refuses(node) != ""
+		return k != nil && k.Refusal(node) != ""
 	}
 	until := seconds(l.now.Add(time.Hour))
 	h := l.Hold("Rebalance/tidy", until, []kube.Place{{Pod: db, Node: "b"}})
 	require.True(t, refuses("b", "4"))
-	require.True(t, other.Engaged(podspec.Group(db, l.opt.AppLabel)))
+	require.True(t, other.Claimed(podspec.Group(db, l.opt.AppLabel)))
 	l.Release(h)
 	require.False(t, refuses("b", "4"))
 

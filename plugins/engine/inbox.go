@@ -16,7 +16,8 @@ import (
 // An inbox is the queue of events between decisions. It has a lock of its own, so that
 // informers do not wait for a decision.
 type inbox struct {
-	sync.Mutex
+	lock sync.Mutex
+	now  func() time.Time
 	mail
 	// tracked are the pods that a decision was requested for and that were not deleted
 	// since. The end of others is ignored: a standby sees many and decides on none of them.
@@ -41,16 +42,16 @@ type mail struct {
 	newPlans   bool
 	begun      []*kube.Chain
 	ended      []*kube.Chain
-	served     []string       // nil = nothing new
-	declared   *kube.Declared // nil = nothing new
+	served     []string           // nil = nothing new
+	declared   *kube.Declarations // nil = nothing new
 	declaredAt time.Time
-	fresh      kube.Declared // workloads that are new since; the next forecast has them
+	fresh      kube.Declarations // workloads that are new since; the next forecast has them
 }
 
 // empty returns the events and removes them.
 func (in *inbox) empty() mail {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	m := in.mail
 	in.mail, in.ranking = mail{}, "" // the next cycle begins
 	return m
@@ -58,8 +59,8 @@ func (in *inbox) empty() mail {
 
 // takePlans returns new plans and changed nodes, and removes them.
 func (in *inbox) takePlans() (plans []*kube.Plan, news bool, nodes map[string]changedNode) {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	plans, news, nodes = in.plans, in.newPlans, in.nodes
 	in.plans, in.newPlans, in.nodes = nil, false, nil
 	return plans, news, nodes
@@ -67,8 +68,8 @@ func (in *inbox) takePlans() (plans []*kube.Plan, news bool, nodes map[string]ch
 
 // note stores a node that changed or was removed, if there are plans.
 func (in *inbox) note(before, after *v1.Node) bool {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	if !in.planned {
 		return false
 	}
@@ -85,15 +86,15 @@ func (in *inbox) note(before, after *v1.Node) bool {
 
 // ranked records that a pod is between its ranking and its placement.
 func (in *inbox) ranked(uid types.UID) {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	in.ranking = uid
 }
 
 // placed records that a pod is no longer between the two.
 func (in *inbox) placed(pod *v1.Pod) {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	if in.ranking == pod.UID {
 		in.ranking = ""
 	}
@@ -101,16 +102,16 @@ func (in *inbox) placed(pod *v1.Pod) {
 
 // ranks reports whether a pod is between its ranking and its placement; "" = any.
 func (in *inbox) ranks(uid types.UID) bool {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	return in.ranking != "" && (uid == "" || in.ranking == uid)
 }
 
 // track adds a pod to the tracked ones. A pod that was deleted before a decision on it was requested
 // leaves with the next events.
 func (in *inbox) track(pod *v1.Pod) {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	if in.graves.has(pod.UID) {
 		in.deleted = append(in.deleted, pod)
 		return
@@ -120,70 +121,70 @@ func (in *inbox) track(pod *v1.Pod) {
 
 // untrack forgets a pod that the ledger does not have.
 func (in *inbox) untrack(uid types.UID) {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	delete(in.tracked, uid)
 }
 
 // SetPolicy activates a policy from the next decision on; nil deactivates it.
 func (e *Engine) SetPolicy(role ledger.Role, object *policy.Object) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	if e.inbox.policies == nil {
-		e.inbox.policies = map[ledger.Role]*policy.Object{}
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.policies == nil {
+		e.policies = map[ledger.Role]*policy.Object{}
 	}
-	e.inbox.policies[role] = object
+	e.policies[role] = object
 	if role == ledger.Primary {
 		e.setRepair(object)
 	}
 }
 
 // SetRules activates rules from the next decision on.
-func (e *Engine) SetRules(rules []*kube.Rule) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.rules, e.inbox.newRules = rules, true
+func (in *inbox) SetRules(rules []*kube.Rule) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	in.rules, in.newRules = rules, true
 }
 
 // SetServed sets the extended resources that drivers serve, from the next decision on.
-func (e *Engine) SetServed(names []string) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.served = append([]string{}, names...)
+func (in *inbox) SetServed(names []string) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	in.served = append([]string{}, names...)
 }
 
 // SetDeclared sets the objects for the next forecast.
-func (e *Engine) SetDeclared(d *kube.Declared) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.declared, e.inbox.declaredAt, e.inbox.fresh = d, e.opt.Now(), kube.Declared{}
+func (in *inbox) SetDeclared(d *kube.Declarations) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	in.declared, in.declaredAt, in.fresh = d, in.now(), kube.Declarations{}
 }
 
 // addDeclared records a new workload: its pods arrive before the next forecast.
-func (e *Engine) addDeclared(workload any) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.fresh.Add(workload)
+func (in *inbox) addDeclared(workload any) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	in.fresh.Add(workload)
 }
 
 // BindFailed reverts a decision: the pod's binding failed. The pod waits again,
 // unless it was deleted meanwhile.
-func (e *Engine) BindFailed(pod *v1.Pod) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.failed = append(e.inbox.failed, pod)
-	if e.inbox.ranking == pod.UID {
-		e.inbox.ranking = ""
+func (in *inbox) BindFailed(pod *v1.Pod) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	in.failed = append(in.failed, pod)
+	if in.ranking == pod.UID {
+		in.ranking = ""
 	}
-	if !e.inbox.tracked[pod.UID] {
-		e.inbox.deleted = append(e.inbox.deleted, pod)
+	if !in.tracked[pod.UID] {
+		in.deleted = append(in.deleted, pod)
 	}
 }
 
 // takeFailure removes the event that a pod's binding failed, and reports whether there was one.
 func (in *inbox) takeFailure(uid types.UID) bool {
-	in.Lock()
-	defer in.Unlock()
+	in.lock.Lock()
+	defer in.lock.Unlock()
 	n := len(in.failed)
 	in.failed = slices.DeleteFunc(in.failed, func(p *v1.Pod) bool { return p.UID == uid })
 	return len(in.failed) < n
@@ -191,13 +192,13 @@ func (in *inbox) takeFailure(uid types.UID) bool {
 
 // Deleted records that a pod was deleted, with or without a node. A pod without a requested
 // decision is only remembered for a while: a cycle may be about to request one.
-func (e *Engine) Deleted(pod *v1.Pod) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	if e.inbox.tracked[pod.UID] {
-		delete(e.inbox.tracked, pod.UID)
-		e.inbox.deleted = append(e.inbox.deleted, pod)
+func (in *inbox) Deleted(pod *v1.Pod) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	if in.tracked[pod.UID] {
+		delete(in.tracked, pod.UID)
+		in.deleted = append(in.deleted, pod)
 		return
 	}
-	e.inbox.graves.add(pod.UID, e.opt.Now())
+	in.graves.add(pod.UID, in.now())
 }

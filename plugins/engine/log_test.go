@@ -109,7 +109,7 @@ func busy(t *testing.T, changes ...func(*Options)) *lab {
 	}
 	l.SetPolicy(ledger.Primary, shipped(t, "general-k1"))
 	l.SetRules([]*kube.Rule{atMost(t, 3, "app1")})
-	l.SetDeclared(&kube.Declared{})
+	l.SetDeclared(&kube.Declarations{})
 	return l
 }
 

@@ -100,7 +100,7 @@ func playDay(t *testing.T, tr *trace.Trace, object *policy.Object) (*trace.Trace
 	l.sync()
 	for i, e := range tr.Events {
 		if i%100 == 0 { // as every five seconds: nothing declares the pods, but they are counted
-			l.SetDeclared(&kube.Declared{})
+			l.SetDeclared(&kube.Declarations{})
 		}
 		l.now = began.Add(time.Duration(e.Time * float64(time.Second)))
 		if e.Kind == trace.Delete {

@@ -21,12 +21,12 @@ const reviewEvery = time.Second
 const idle = 500 * time.Millisecond
 
 // SetPlans activates plans from the next decision on. No two may have the same workload.
-func (e *Engine) SetPlans(plans []*kube.Plan) {
-	e.inbox.Lock()
-	defer e.inbox.Unlock()
-	e.inbox.plans, e.inbox.newPlans = plans, true
-	if e.inbox.planned = len(plans) > 0; !e.inbox.planned {
-		e.inbox.nodes = nil
+func (in *inbox) SetPlans(plans []*kube.Plan) {
+	in.lock.Lock()
+	defer in.lock.Unlock()
+	in.plans, in.newPlans = plans, true
+	if in.planned = len(plans) > 0; !in.planned {
+		in.nodes = nil
 	}
 }
 
@@ -34,7 +34,7 @@ func (e *Engine) SetPlans(plans []*kube.Plan) {
 func (e *Engine) Holds(node string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.state.cluster.Holds(node)
+	return e.state.cluster.HasReservation(node)
 }
 
 // land makes the verdict that a pod is assigned to a machine with room reserved for it, whatever the
@@ -45,7 +45,7 @@ func (e *Engine) land(v *Verdict, app, machine int32) {
 	v.Ranked = []Ranked{{Node: v.choice, Place: r.places.place[machine]}}
 	v.decision = ledger.Decision{Cause: ledger.CausePlanned}
 	if e.state.log.file != nil {
-		v.decision.Infeasible, v.decision.Extra = l.Differ(app, r.passed)
+		v.decision.Infeasible, v.decision.Extra = l.FilterDifferences(app, r.passed)
 	}
 }
 
@@ -66,8 +66,8 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 	if e.state.fresh || e.state.broken != nil {
 		return nil
 	}
-	if !e.inbox.ranks("") && e.opt.Now().Sub(e.syncedAt) >= idle {
-		plans, news, nodes := e.inbox.takePlans()
+	if !e.ranks("") && e.opt.Now().Sub(e.syncedAt) >= idle {
+		plans, news, nodes := e.takePlans()
 		e.enterNodes(nodes)
 		if news {
 			e.state.cluster.SetPlans(plans, seconds(e.opt.Now()))
@@ -75,9 +75,9 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 		e.reviewPlans()
 		e.state.log.flush()
 	}
-	e.inbox.Lock()
-	unknown := e.inbox.newPlans
-	e.inbox.Unlock()
+	e.lock.Lock()
+	unknown := e.newPlans
+	e.lock.Unlock()
 	if unknown {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (e *Engine) planReports() map[string]kube.PlanReport {
 func (e *Engine) enterNodes(nodes map[string]changedNode) {
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		if c := nodes[name]; c.gone {
-			e.state.cluster.LoseNode(c.node)
+			e.state.cluster.DeleteNode(c.node)
 		} else {
 			e.state.cluster.ChangeNode(c.node)
 		}
@@ -111,7 +111,7 @@ type changedNode struct {
 // their pods be replanned.
 func (e *Engine) NodeChanged(before, after *v1.Node) {
 	w := e.watcher.Load()
-	if w == nil || !e.inbox.note(before, after) {
+	if w == nil || !e.note(before, after) {
 		return
 	}
 	if after == nil || before == nil || !reflect.DeepEqual(before.Spec, after.Spec) {
@@ -120,12 +120,12 @@ func (e *Engine) NodeChanged(before, after *v1.Node) {
 }
 
 // Left ends the ranking of a pod for which nobody will report a node.
-func (e *Engine) Left(pod *v1.Pod) { e.inbox.placed(pod) }
+func (in *inbox) Left(pod *v1.Pod) { in.placed(pod) }
 
 // PlanChanged activates a plan that an informer of the scheduler saw change, as
 // [Engine.RuleChanged] does for a rule.
-func (e *Engine) PlanChanged(before, after any) {
-	if w := e.watcher.Load(); w != nil {
+func (o *watching) PlanChanged(before, after any) {
+	if w := o.watcher.Load(); w != nil {
 		w.changed(before, after, w.setPlan, w.planGone)
 	}
 }

@@ -54,8 +54,8 @@ func TestPodsLandAsPlanned(t *testing.T) {
 
 				// Three cores of b's four are asked for by another app: two are reserved.
 				large := pod("large", "other", asks("cpu", "3"))
-				require.Equal(t, "PlacementPlan/site: cpu is reserved for other pods", l.Check(large).Refuses("b"))
-				require.Empty(t, l.Check(large).Refuses("a"))
+				require.Equal(t, "PlacementPlan/site: cpu is reserved for other pods", l.Check(large).Refusal("b"))
+				require.Empty(t, l.Check(large).Refusal("a"))
 
 				for i, want := range []string{"b", "b", "d"} {
 					v := l.place(pod(fmt.Sprint("web-", i), "web"))

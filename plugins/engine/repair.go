@@ -11,23 +11,23 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/defrag"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
-	"github.com/sigma-scheduler/sigma/plugins/makeroom"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Rescue is an eviction chain that makes room for a pod.
-type Rescue struct {
+// A EvictionChain is an eviction chain that makes room for a pod.
+type EvictionChain struct {
 	Pod   *v1.Pod
-	Node  string          // that it opens
-	Moves []makeroom.Move // in the order in which they are executed
-	By    string          // the requester's name in its reservations
+	Node  string        // that it opens
+	Moves []defrag.Move // in the order in which they are executed
+	By    string        // the requester's name in its reservations
 	chain *kube.Chain
 }
 
 // String describes the moves: 2 pods make room on node n7: shop/web-1 moves to n3, shop/web-2 to n4.
-func (r *Rescue) String() string {
+func (r *EvictionChain) String() string {
 	var b strings.Builder
 	noun := "pods make"
 	if len(r.Moves) == 1 {
@@ -76,7 +76,7 @@ func (e *Engine) WhenRepairChanges(f func()) { e.repairChanged.Store(&f) }
 // FindRoom searches a chain with at most most moves that opens one of some nodes, which lack
 // room or which a rule closes, to a pod. stays reports which pods must not be evicted now. It returns nil if there is no such chain.
 // It is called within the pod's cycle.
-func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.Pod) bool) *Rescue {
+func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.Pod) bool) *EvictionChain {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.state.broken != nil || !podspec.Moves(pod) {
@@ -88,18 +88,18 @@ func (e *Engine) FindRoom(pod *v1.Pod, nodes []string, most int, stays func(*v1.
 	}
 	begin := e.opt.Now()
 	defer func() { e.metrics.repairSearch.Observe(e.opt.Now().Sub(begin).Seconds()) }()
-	list, node := makeroom.Find(e.state.ledger, makeroom.Request{
-		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, MaxGrace: e.opt.MaxGrace, Stays: stays, Engaged: func(group string) bool { return e.state.cluster.Engaged(group) || e.state.cluster.ByZone(group) },
+	list, node := defrag.Find(e.state.ledger, defrag.Request{
+		Pod: pod, App: a.Name(), Nodes: nodes, Chain: most, MinReplicas: *e.Repair().MinReplicas, MaxGrace: e.opt.MaxGrace, Stays: stays, Claimed: func(group string) bool { return e.state.cluster.Claimed(group) || e.state.cluster.ByZone(group) },
 	})
 	if node == "" {
 		return nil
 	}
-	return &Rescue{Pod: pod, Node: node, Moves: list}
+	return &EvictionChain{Pod: pod, Node: node, Moves: list}
 }
 
 // Begin reserves the places of an eviction chain until a time, in seconds since 1970. It is called
 // in the cycle in which the chain was found.
-func (e *Engine) Begin(r *Rescue, until float64) {
+func (e *Engine) Begin(r *EvictionChain, until float64) {
 	places := make([]kube.Place, 0, len(r.Moves)+1)
 	for _, m := range r.Moves {
 		places = append(places, kube.Place{Pod: m.Pod, Node: m.To})
@@ -109,40 +109,40 @@ func (e *Engine) Begin(r *Rescue, until float64) {
 	defer e.mu.Unlock()
 	r.By = fmt.Sprintf("PlacementPolicy/%s make-room %s/%s", e.opt.PolicyName, r.Pod.Namespace, r.Pod.Name)
 	r.chain = kube.NewChain(r.By, until, places, e.opt.AppLabel)
-	e.state.cluster.Begin(r.chain, seconds(e.opt.Now()))
+	e.state.cluster.Reserve(r.chain, seconds(e.opt.Now()))
 	e.state.log.flush()
 	e.opt.Peers.begin(e, r.chain, r.By, until, places)
 }
 
 // End releases the reservations of an eviction chain, before the next decision.
-func (e *Engine) End(r *Rescue) { e.Release(r.chain) }
+func (e *Engine) End(r *EvictionChain) { e.Release(r.chain) }
 
 // PlaceOf returns the state of the place of a move, by its number; that of the pod itself follows
 // the last. Pods that left a node count once the next cycle has begun.
-func (e *Engine) PlaceOf(r *Rescue, number int) kube.PlaceState {
+func (e *Engine) PlaceOf(r *EvictionChain, number int) kube.PlaceState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.cluster.PlaceOf(r.chain, number)
 }
 
-// Came returns the pod that has taken the place of a move, by its number, as last observed; nil if no
+// Occupant returns the pod that has taken the place of a move, by its number, as last observed; nil if no
 // pod has.
-func (e *Engine) Came(r *Rescue, number int) *v1.Pod {
+func (e *Engine) Occupant(r *EvictionChain, number int) *v1.Pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.state.cluster.Came(r.chain, number)
+	return e.state.cluster.Occupant(r.chain, number)
 }
 
-// Standing returns the pods of a pod's workload that have a node, as last observed, in no order.
-func (e *Engine) Standing(pod *v1.Pod) []*v1.Pod {
+// PlacedPods returns the pods of a pod's workload that have a node, as last observed, in no order.
+func (e *Engine) PlacedPods(pod *v1.Pod) []*v1.Pod {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.state.cluster.Standing(pod)
+	return e.state.cluster.PlacedPods(pod)
 }
 
-// TellBegun counts an eviction chain that begins, or in DryRun would begin, and reports it in an event of the
+// ReportBegun counts an eviction chain that begins, or in DryRun would begin, and reports it in an event of the
 // pod.
-func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {
+func (e *Engine) ReportBegun(r *EvictionChain, mode policy.RepairMode) {
 	e.metrics.chainsBegun.WithLabelValues(string(mode)).Inc()
 	if mode == policy.RepairEnabled {
 		e.events.emit(r.Pod, v1.EventTypeNormal, "MakingRoom", r.String()+".")
@@ -151,16 +151,16 @@ func (e *Engine) TellBegun(r *Rescue, mode policy.RepairMode) {
 	}
 }
 
-// TellEnded counts an eviction chain that ended. An event has the reason, unless the pod got its place.
-func (e *Engine) TellEnded(r *Rescue, outcome string, why error) {
+// ReportEnded counts an eviction chain that ended. An event has the reason, unless the pod got its place.
+func (e *Engine) ReportEnded(r *EvictionChain, outcome string, why error) {
 	e.metrics.chainsEnded.WithLabelValues(outcome).Inc()
 	if why != nil {
 		e.events.emit(r.Pod, v1.EventTypeNormal, "NoRoomMade", "No more pods move for it: "+why.Error()+".")
 	}
 }
 
-// TellMove counts a move of an eviction chain.
-func (e *Engine) TellMove(outcome string) { e.metrics.repairMoves.WithLabelValues(outcome).Inc() }
+// CountMove counts a move of an eviction chain.
+func (e *Engine) CountMove(outcome string) { e.metrics.repairMoves.WithLabelValues(outcome).Inc() }
 
 // describeRepair adds the state of the repair that a policy requests.
 func (w *watcher) describeRepair(s *statement, object *policy.Object, role ledger.Role) {

@@ -27,7 +27,7 @@ func (e *Engine) Check(pod *v1.Pod) *kube.Check {
 func (e *Engine) With(k *kube.Check, pod *v1.Pod, node string, count int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.state.cluster.With(k, pod, node, count)
+	e.state.cluster.Adjust(k, pod, node, count)
 }
 
 // Related reports whether a rule lets a pod that has a node keep a waiting pod off that
@@ -51,7 +51,7 @@ func (e *Engine) Spreads(waits, came *v1.Pod) bool {
 func (e *Engine) Bound(pod *v1.Pod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.state.cluster.Stands(pod) || e.reported[pod.UID].rule != "" {
+	if e.state.cluster.Placed(pod) || e.reported[pod.UID].rule != "" {
 		return
 	}
 	e.report(pod)
@@ -85,9 +85,9 @@ func (e *Engine) report(pod *v1.Pod) bool {
 // knownConflicts returns the conflicts; nil when they are unknown: a standby has read no
 // nodes, and new rules are not active before the next Sync.
 func (e *Engine) knownConflicts() map[string]int {
-	e.inbox.Lock()
-	unknown := e.inbox.newRules
-	e.inbox.Unlock()
+	e.lock.Lock()
+	unknown := e.newRules
+	e.lock.Unlock()
 	e.mu.Lock()
 	unknown = unknown || e.state.fresh
 	e.mu.Unlock()

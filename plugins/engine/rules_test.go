@@ -159,7 +159,7 @@ func TestConcurrency(t *testing.T) {
 	meanwhile(func(i int, _ *rand.Rand) { l.SetRules(rules[i%3]) })
 	meanwhile(func(i int, _ *rand.Rand) {
 		if i%10 == 0 {
-			l.SetDeclared(&kube.Declared{})
+			l.SetDeclared(&kube.Declarations{})
 		}
 		l.Conflicts()
 		l.Measure()
@@ -188,7 +188,7 @@ func TestConcurrency(t *testing.T) {
 					if check != nil {
 						c := check.Clone()
 						l.With(c, web(i+7), fmt.Sprintf("n%02d", n), 1)
-						_ = c.Refuses(fmt.Sprintf("n%02d", n))
+						_ = c.Refusal(fmt.Sprintf("n%02d", n))
 					}
 				}
 			})

@@ -50,7 +50,7 @@ type stage struct {
 	*lab
 	pods     map[string]*v1.Pod
 	rules    map[string]*kube.Rule
-	declared kube.Declared
+	declared kube.Declarations
 	verdicts map[string]*Verdict // of the last rank, by pod
 	shown    int                 // lines of the log
 }

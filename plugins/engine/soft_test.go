@@ -60,7 +60,7 @@ func TestNineReplicas(t *testing.T) {
 			}
 			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 			d.Spec.Replicas, d.Spec.Template.Labels, d.Spec.Template.Spec = new(int32(9)), map[string]string{"app": "web"}, pod("x", "web").Spec
-			l.SetDeclared(&kube.Declared{Deployments: []*appsv1.Deployment{d}})
+			l.SetDeclared(&kube.Declarations{Deployments: []*appsv1.Deployment{d}})
 			object := shipped(t, "kubernetes-k0")
 			object.Spec.Soft, object.Spec.MaxShareOfApp = tt.soft, tt.share
 			l.SetPolicy(ledger.Primary, object)

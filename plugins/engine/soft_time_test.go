@@ -26,7 +26,7 @@ func TestTimeOfPreferences(t *testing.T) {
 	var labs []*lab
 	for _, soft := range []bool{false, true} {
 		l := newLab(t)
-		var declared kube.Declared
+		var declared kube.Declarations
 		for i := range 1000 {
 			name := fmt.Sprintf("node-%04d", i)
 			l.node(name, 16<<(i%3))

@@ -31,9 +31,9 @@ type state struct {
 	broken      error     // an event that the ledger refused: a bug
 	restartedAt time.Time // after that event; zero = never
 
-	declared   *kube.Declared // the last one; a restart forecasts from it
-	forecastAt time.Time      // time of declared; zero = never
-	faults     []kube.Fault   // in its annotations
+	declared   *kube.Declarations // the last one; a restart forecasts from it
+	forecastAt time.Time          // time of declared; zero = never
+	faults     []kube.Fault       // in its annotations
 }
 
 func newState(opt *Options, measured *profileMetrics) (*state, error) {
@@ -75,7 +75,7 @@ func (s *state) restartIfBroken() bool {
 	var policies []*ledger.Event
 	for _, role := range roles {
 		if object, _ := s.ledger.Policy(role); object != nil {
-			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object, Outside: ledger.OutsideOf(object)})
+			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object, Outside: ledger.ClocklessPolicy(object)})
 		}
 	}
 	rules, served, plans := s.cluster.Rules(), s.cluster.Served(), s.cluster.Plans()
@@ -114,7 +114,7 @@ func (s *state) enter(m mail) {
 		s.cluster.Leave(pod)
 	}
 	for _, chain := range m.ended {
-		s.cluster.End(chain, seconds(s.now()))
+		s.cluster.Release(chain, seconds(s.now()))
 	}
 	for _, role := range roles {
 		object, ok := m.policies[role]
@@ -125,7 +125,7 @@ func (s *state) enter(m mail) {
 		if object != nil { // provenance has no effect, and is long; repair has none on decisions
 			plain := *object
 			plain.Spec.Provenance, plain.Spec.Repair, plain.Status = nil, nil, nil
-			ev.Policy, ev.Outside = &plain, ledger.OutsideOf(object)
+			ev.Policy, ev.Outside = &plain, ledger.ClocklessPolicy(object)
 		}
 		s.apply(ev)
 	}

@@ -94,8 +94,8 @@ func TestPolicyStory(t *testing.T) {
 func TestPolicyStoryOfStandby(t *testing.T) {
 	inBubble(t, func(l *lab, s *apiServer, watch func(*lab) bool) {
 		var leads atomic.Bool
-		asked := 0
-		l.opt.Leads = func() bool { asked++; return leads.Load() }
+		var asked atomic.Int32
+		l.opt.Leads = func() bool { asked.Add(1); return leads.Load() }
 		s.apply(policies, "general", specOf(t, spreading(mode("shadow"))))
 		watch(l)
 		settle()
@@ -105,7 +105,7 @@ func TestPolicyStoryOfStandby(t *testing.T) {
 		history, told := story(s, "general")
 		require.Empty(t, history)
 		require.Empty(t, told)
-		require.LessOrEqual(t, asked, 14, "not each second")
+		require.LessOrEqual(t, asked.Load(), int32(14), "not each second")
 		leads.Store(true)
 		time.Sleep(leadsEvery)
 		settle()

@@ -56,7 +56,7 @@ func (e *Engine) sweep() {
 	}
 	e.sweptAt = now
 	if s.forecastAt.IsZero() || now.Sub(s.forecastAt) >= sweepEvery { // else the forecast sweeps
-		s.cluster.Sweep(since)
+		s.cluster.DropIdleApps(since)
 	}
 }
 
@@ -67,8 +67,8 @@ func (e *Engine) forgetPods(now time.Time) {
 	waits := map[string]int{} // by namespace
 	for p := range e.state.ledger.Pods() {
 		if p.Node() == nil {
-			if p.Asked.IsZero() {
-				p.Asked = now
+			if p.RankedAt.IsZero() {
+				p.RankedAt = now
 			}
 			list = append(list, p)
 			waits[namespaceOfPod(p)]++
@@ -81,19 +81,19 @@ func (e *Engine) forgetPods(now time.Time) {
 			"profile", e.opt.Profile, "waiting", len(list), "keptOfANamespace", keep)
 	}
 	slices.SortFunc(list, func(a, b *ledger.Pod) int {
-		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.UID(), b.UID()))
+		return cmp.Or(a.RankedAt.Compare(b.RankedAt), cmp.Compare(a.UID(), b.UID()))
 	})
 	for _, p := range list {
 		namespace, reason := namespaceOfPod(p), "age"
 		switch {
 		case waits[namespace] > keep:
 			reason = "number"
-		case now.Sub(p.Asked) < waitsFor:
+		case now.Sub(p.RankedAt) < waitsFor:
 			continue
 		}
 		waits[namespace]--
 		e.metrics.forgotten.WithLabelValues(reason).Inc()
-		e.inbox.untrack(types.UID(p.UID()))
+		e.untrack(types.UID(p.UID()))
 		e.state.cluster.Forget(p)
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 // kept is the number of pods that the engine remembers although they stand nowhere.
 func (l *lab) kept() int {
-	l.inbox.Lock()
-	defer l.inbox.Unlock()
-	return max(len(l.inbox.tracked), l.state.ledger.Waiting())
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return max(len(l.tracked), l.state.ledger.Waiting())
 }
 
 // A pod may be deleted while its cycle runs. Nothing of it stays, and its end is in the log.
@@ -38,13 +38,13 @@ func TestDeletedBeforeItIsAskedAbout(t *testing.T) {
 	require.Zero(t, l.kept())
 	require.Len(t, l.logged(ledger.KindRemove), 6)
 	l.verify()
-	require.LessOrEqual(t, len(l.inbox.graves.young)+len(l.inbox.graves.old), 6)
+	require.LessOrEqual(t, len(l.graves.young)+len(l.graves.old), 6)
 
 	// What is remembered of the deleted is bounded in time and number.
 	for i := range 5 * maxGraves {
 		l.Deleted(pod(fmt.Sprint("old-", i), "web"))
 	}
-	require.LessOrEqual(t, len(l.inbox.graves.young)+len(l.inbox.graves.old), 2*maxGraves)
+	require.LessOrEqual(t, len(l.graves.young)+len(l.graves.old), 2*maxGraves)
 }
 
 // Callers of the extender may make up pods, whose deletion is never told.

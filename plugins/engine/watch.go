@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,6 +74,11 @@ type known struct {
 // not active.
 type Kinds struct{ Rules, Plans bool }
 
+// watching has the objects of the cluster as they were last read.
+type watching struct {
+	watcher atomic.Pointer[watcher] // of rules; nil = the cluster has none
+}
+
 // Watch follows the cluster's PlacementPolicies, PlacementRules and PlacementPlans until ctx
 // ends. It returns when they have been read or that takes too long, see [Engine.Ready].
 func (e *Engine) Watch(ctx context.Context, config *rest.Config) (has Kinds, err error) {
@@ -129,8 +135,8 @@ var errNotRead = errors.New("placement rules are not read yet")
 
 // Ready returns the reason why no decision is possible yet; nil when it is. Rules must be read
 // first.
-func (e *Engine) Ready() error {
-	if w := e.watcher.Load(); w != nil && w.rulesRead != nil && !w.rulesRead() {
+func (o *watching) Ready() error {
+	if w := o.watcher.Load(); w != nil && w.rulesRead != nil && !w.rulesRead() {
 		return errNotRead
 	}
 	return nil
@@ -218,7 +224,7 @@ func (w *watcher) setPolicy(o *unstructured.Unstructured) {
 	}
 	object, err := parsePolicy(o)
 	if err == nil {
-		err = ledger.Usable(object)
+		err = ledger.CheckPolicy(object)
 	}
 	k.policy, k.err = object, err
 	if err != nil {
@@ -267,8 +273,8 @@ func parsePolicy(o *unstructured.Unstructured) (*policy.Object, error) {
 // RuleChanged activates a rule that an informer of the scheduler saw change; before
 // is nil for a new rule, after for a deleted one. The scheduler wakes pods by that
 // informer, which may be ahead of ours, and a woken pod must meet the new rule.
-func (e *Engine) RuleChanged(before, after any) {
-	if w := e.watcher.Load(); w != nil {
+func (o *watching) RuleChanged(before, after any) {
+	if w := o.watcher.Load(); w != nil {
 		w.changed(before, after, w.setRule, w.ruleGone)
 	}
 }

@@ -135,7 +135,7 @@ func TestWatchRules(t *testing.T) {
 		refused := func(app string) bool {
 			l.sync()
 			check := l.Check(pod("new", app))
-			return check != nil && check.Refuses("a") != ""
+			return check != nil && check.Refusal("a") != ""
 		}
 		s.apply(rules, "one", ruleSpec("old", 1))
 		require.True(t, watch(l))
@@ -199,7 +199,7 @@ func TestRuleChanged(t *testing.T) {
 		refused := func() bool {
 			l.sync()
 			check := l.Check(pod("new", "old"))
-			return check != nil && check.Refuses("a") != ""
+			return check != nil && check.Refusal("a") != ""
 		}
 		l.RuleChanged(nil, nil) // there is no watcher
 		was := s.apply(rules, "one", ruleSpec("old", 1))
@@ -348,6 +348,6 @@ func TestRulesThatCannotBeReadYet(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, l.Ready())
 		l.sync()
-		require.NotEmpty(t, l.Check(pod("new", "old")).Refuses("a"))
+		require.NotEmpty(t, l.Check(pod("new", "old")).Refusal("a"))
 	})
 }

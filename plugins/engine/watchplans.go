@@ -68,7 +68,7 @@ func (w *watcher) putPlans() {
 	for _, k := range all {
 		k.err = nil
 		for _, other := range list {
-			if workload := k.plan.Clash(other); workload != "" && k.err == nil {
+			if workload := k.plan.SharedWorkload(other); workload != "" && k.err == nil {
 				k.err = fmt.Errorf("spec.workloads: the older plan %s has %s too", other.Name, workload)
 			}
 		}
@@ -95,7 +95,7 @@ func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.P
 	if !ok {
 		return
 	}
-	s.fields["pods"], s.fields["landed"] = int64(r.Pods), int64(r.Landed)
+	s.fields["pods"], s.fields["landed"] = int64(r.Pods), int64(r.Placed)
 	s.fields["reserved"], s.fields["elsewhere"] = int64(r.Reserved), int64(r.Elsewhere)
 	s.fields["replanned"] = int64(r.Replanned())
 	text := missing(r)
@@ -105,7 +105,7 @@ func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.P
 	case !k.plan.Enabled:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionFalse, "DryRun", fmt.Sprintf(
 			"Nothing is reserved until spec.mode is Enabled; there is room for %d of the pods to come. %s", r.HasRoom, text))
-	case r.Landed == r.Pods:
+	case r.Placed == r.Pods:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, "Complete", "All pods stand where the plan has them."+again(r))
 	default:
 		s.add(v1alpha1.ConditionActive, metav1.ConditionTrue, "Reserving", text)
@@ -114,7 +114,7 @@ func (w *watcher) describePlan(s *statement, k *known, reports map[string]kube.P
 
 // missing describes the progress of a plan, the reasons for missing pods, and the replanned pods.
 func missing(r kube.PlanReport) string {
-	parts := []string{fmt.Sprintf("%d of %d pods landed as planned", r.Landed, r.Pods)}
+	parts := []string{fmt.Sprintf("%d of %d pods landed as planned", r.Placed, r.Pods)}
 	add := func(n int32, text string) {
 		if n > 0 {
 			parts = append(parts, fmt.Sprint(n, text))
@@ -131,12 +131,12 @@ func missing(r kube.PlanReport) string {
 // again describes where pods were replanned: the nodes by name, a few of many.
 func again(r kube.PlanReport) string {
 	const most = 20
-	if len(r.Again) == 0 {
+	if len(r.ReplannedOn) == 0 {
 		return ""
 	}
 	var nodes []string
-	for _, name := range slices.Sorted(maps.Keys(r.Again)) {
-		nodes = append(nodes, fmt.Sprintf("%s (%d)", name, r.Again[name]))
+	for _, name := range slices.Sorted(maps.Keys(r.ReplannedOn)) {
+		nodes = append(nodes, fmt.Sprintf("%s (%d)", name, r.ReplannedOn[name]))
 	}
 	more := ""
 	if n := len(nodes) - most; n > 0 {

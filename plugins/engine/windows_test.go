@@ -18,7 +18,7 @@ import (
 func (l *lab) plan(annotations map[string]string) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Annotations: annotations}}
 	d.Spec.Replicas, d.Spec.Template.Labels, d.Spec.Template.Spec = new(int32(3)), map[string]string{"app": "web"}, pod("x", "web").Spec
-	l.SetDeclared(&kube.Declared{Deployments: []*appsv1.Deployment{d}})
+	l.SetDeclared(&kube.Declarations{Deployments: []*appsv1.Deployment{d}})
 }
 
 // window is an hour from now on.
@@ -33,7 +33,7 @@ func TestWindow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := two(t, func(o *Options) { o.Fleet, o.DecisionLogBytes, o.ForecastAge = "open", 1<<10, 0 })
 			object := shipped(t, name)
-			outside := ledger.OutsideOf(object)
+			outside := ledger.ClocklessPolicy(object)
 			l.SetPolicy(ledger.Primary, object)
 			l.plan(nil)
 			i := 0

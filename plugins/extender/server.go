@@ -232,7 +232,7 @@ func (s *Server) filter(ctx context.Context, a *args) (any, error) {
 	for i, name := range a.names {
 		why := ""
 		if check != nil {
-			why = check.Refuses(name)
+			why = check.Refusal(name)
 		}
 		if !known[i] {
 			why, unknown = unknownNode, name

@@ -177,17 +177,17 @@ func (h *History) cut() {
 	h.past = nil
 }
 
-// A Tally counts the content of a history so far.
-type Tally struct {
+// A Counts counts the content of a history so far.
+type Counts struct {
 	Nodes, Cordoned   int // present now
-	Standing, Waiting int // pods, now
+	Placed, Waiting   int // pods, now
 	Apps, Rules       int
-	Arrived, Left     int // since the beginning
+	Arrived, Departed int // since the beginning
 }
 
-// Tally counts the present objects, the arrivals and the departures.
-func (h *History) Tally() Tally {
-	t := Tally{Apps: len(h.apps), Rules: len(h.allRules())}
+// Counts counts the present objects, the arrivals and the departures.
+func (h *History) Counts() Counts {
+	t := Counts{Apps: len(h.apps), Rules: len(h.allRules())}
 	for _, n := range h.nodes {
 		if h.present(n) {
 			t.Nodes++
@@ -199,11 +199,11 @@ func (h *History) Tally() Tally {
 	for _, p := range h.stays {
 		switch {
 		case h.leftAt(p) >= 0:
-			t.Left++
+			t.Departed++
 		case p.node == "":
 			t.Waiting++
 		default:
-			t.Standing++
+			t.Placed++
 		}
 		if p.seen > h.began {
 			t.Arrived++

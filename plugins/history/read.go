@@ -45,28 +45,41 @@ func (t Time) milliseconds(began int64) int64 {
 
 // Read builds the history of a log from its files, in order. Pods already placed at
 // `from` are its initial state; `until` is excluded.
-func Read(paths []string, from, until Time) (h *History, err error) {
-	h = New()
+func Read(paths []string, from, until Time) (*History, error) {
+	h := New()
 	h.needsPods = true
+	err := h.read(paths, func(began int64) error { return h.open(began, from, until) })
+	if err == nil && len(h.starts) == 0 {
+		return nil, fmt.Errorf("%s: nothing starts there: not a decision log", paths[0])
+	}
+	return h, err
+}
+
+// ReadAll builds the history of a log of one file, which may be empty, and have no pods.
+func ReadAll(path string) (*History, error) {
+	h := New()
+	return h, h.read([]string{path}, func(int64) error { return nil })
+}
+
+// read adds the events of files. begin is called with the time of the first event.
+func (h *History) read(paths []string, begin func(began int64) error) (err error) {
 	events := ledger.OpenFiles(paths...)
 	defer func() { err = errors.Join(err, events.Close()) }()
 	for {
 		e, err := events.Next()
 		switch {
-		case errors.Is(err, io.EOF) && len(h.starts) == 0:
-			return nil, fmt.Errorf("%s: nothing starts there: not a decision log", paths[0])
 		case errors.Is(err, io.EOF):
-			return h, nil
+			return nil
 		case err != nil:
-			return nil, err
+			return err
 		}
 		if len(h.starts) == 0 {
-			if err := h.open(milliseconds(e.Time), from, until); err != nil {
-				return nil, fmt.Errorf("%s: %w", events.Name(), err)
+			if err := begin(milliseconds(e.Time)); err != nil {
+				return fmt.Errorf("%s: %w", events.Name(), err)
 			}
 		}
 		if err := h.Add(e); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", events.Name(), events.Line(), err)
+			return fmt.Errorf("%s:%d: %w", events.Name(), events.Line(), err)
 		}
 	}
 }

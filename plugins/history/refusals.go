@@ -52,7 +52,7 @@ func (h *History) setSelector(e *ledger.Event) error {
 	id := e.Select.ID
 	for _, n := range slices.Collect(maps.Keys(h.lists[id])) {
 		h.index(n, false)
-		n.spec.Unlist(func(other string) bool { return other == id })
+		n.spec.RemoveSelectors(func(other string) bool { return other == id })
 		h.index(n, true)
 	}
 	if delete(h.sparse, id); e.Select.Closed {
@@ -64,7 +64,7 @@ func (h *History) setSelector(e *ledger.Event) error {
 			return fmt.Errorf("select.nodes[%d]: node %q is unknown", i, name)
 		}
 		h.index(n, false)
-		n.spec.List(id, e.Select.Closed)
+		n.spec.AddSelector(id, e.Select.Closed)
 		h.index(n, true)
 	}
 	if s := h.selectors[id]; s != nil && s.inForce() {

@@ -74,10 +74,10 @@ func (h *History) Trace(opt Options) (t *trace.Trace, notes []string, err error)
 	w.makeRoom()
 	w.letStay()
 	w.nameTypes()
-	tally := h.Tally()
+	tally := h.Counts()
 	w.trace.Source = map[string]any{
 		"origin": "Kubernetes cluster", "method": opt.Method, "taken": instant(w.from),
-		"nodes": tally.Nodes, "pods": tally.Standing + tally.Waiting,
+		"nodes": tally.Nodes, "pods": tally.Placed + tally.Waiting,
 	}
 	if len(w.fixed) > 0 {
 		w.trace.Source["fixed"] = w.fixed
@@ -210,17 +210,7 @@ func (h *History) setDeclared(inst *binpack.Instance) {
 
 // fits reports whether some machine takes an item of an app when it is empty.
 func (w *writer) fits(a *binpack.App) bool {
-	return slices.ContainsFunc(w.instance.Machines, func(m binpack.MachineLine) bool {
-		if a.Types != nil && !slices.Contains(a.Types, m.Type) {
-			return false
-		}
-		for d, n := range a.Demand {
-			if n > m.Capacity[d] {
-				return false
-			}
-		}
-		return true
-	})
+	return slices.ContainsFunc(w.instance.Machines, func(m binpack.MachineLine) bool { return a.FitsEmpty(m.Type, m.Capacity) })
 }
 
 // findHopeless finds the apps that no node can take and no node ever took.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -39,40 +38,78 @@ func (w *writer) closeCordoned() {
 			inst.Apps[i].Types = open
 		}
 	}
-	w.dropUnusedTypes()
+	w.numberTypes()
 }
 
-// dropUnusedTypes drops the types that no machine has any more.
-func (w *writer) dropUnusedTypes() {
+// numberTypes numbers the types in the order of the machines, as a reader of the trace does, and drops those that no
+// machine has any more.
+func (w *writer) numberTypes() {
 	inst := w.instance
-	renumbered := make([]int32, len(inst.Types))
-	var used []string
-	for t, name := range inst.Types {
-		renumbered[t] = -1
-		if slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return m.Type == int32(t) }) {
-			renumbered[t] = int32(len(used))
-			used = append(used, name)
-		}
-	}
-	inst.Types = used
+	number, names := map[int32]int32{}, inst.Types
+	inst.Types = nil
 	for i := range inst.Machines {
-		inst.Machines[i].Type = renumbered[inst.Machines[i].Type]
+		m := &inst.Machines[i]
+		n, known := number[m.Type]
+		if !known {
+			n = int32(len(inst.Types))
+			number[m.Type] = n
+			inst.Types = append(inst.Types, names[m.Type])
+		}
+		m.Type = n
 	}
 	for i := range inst.Apps {
+		if inst.Apps[i].Types == nil {
+			continue
+		}
 		types := []int32{}
 		for _, t := range inst.Apps[i].Types {
-			if renumbered[t] >= 0 {
-				types = append(types, renumbered[t])
+			if n, used := number[t]; used {
+				types = append(types, n)
 			}
 		}
+		slices.Sort(types)
 		inst.Apps[i].Types = types
 	}
 }
 
-// nameTypes names the types, which are sets of nodes that admit the same pods, by
-// an attribute that all their nodes and no other type's have: a label, or cores and
+// splitTypes makes a type of the nodes of each instance type among those that admit the same pods: two instance types
+// share no name.
+func (w *writer) splitTypes() {
+	inst := w.instance
+	type part struct {
+		of   int32
+		kind string
+	}
+	first, parts := map[int32]bool{}, map[part]int32{}
+	for i := range inst.Machines {
+		m := &inst.Machines[i]
+		p := part{m.Type, w.past.nodes[m.Name].spec.First(ledger.InstanceLabels)}
+		if inst.Types[p.of] == Cordoned {
+			continue
+		}
+		own, known := parts[p]
+		switch {
+		case known:
+		case !first[p.of]:
+			first[p.of], own = true, p.of
+		default:
+			own = int32(len(inst.Types))
+			inst.Types = append(inst.Types, "")
+			for a := range inst.Apps {
+				if app := &inst.Apps[a]; slices.Contains(app.Types, p.of) {
+					app.Types = append(slices.Clip(app.Types), own)
+				}
+			}
+		}
+		parts[p], m.Type = own, own
+	}
+}
+
+// nameTypes names the types, which are sets of nodes of one instance type that admit the same pods, by
+// an attribute that all their nodes and no other type's have: the instance type, the pool, both, the zone, or cores and
 // memory; else by number.
 func (w *writer) nameTypes() {
+	w.splitTypes()
 	inst := w.instance
 	nodes := make([][]int32, len(inst.Types))
 	for i, m := range inst.Machines {
@@ -82,11 +119,17 @@ func (w *writer) nameTypes() {
 	}
 	taken := map[string]bool{Cordoned: true}
 	names := make([]string, len(inst.Types))
-	attributes := []func(machine int32) string{}
-	for _, key := range ledger.NamingLabels {
-		attributes = append(attributes, func(m int32) string { return w.past.nodes[inst.Machines[m].Name].spec.Labels[key] })
+	label := func(keys ...string) func(int32) string {
+		return func(m int32) string { return w.past.nodes[inst.Machines[m].Name].spec.First(keys) }
 	}
-	attributes = append(attributes, w.shape)
+	instanceType, pool := label(ledger.InstanceLabels...), label(ledger.PoolLabels...)
+	both := func(m int32) string {
+		if instanceType(m) == "" || pool(m) == "" {
+			return ""
+		}
+		return instanceType(m) + "/" + pool(m)
+	}
+	attributes := []func(machine int32) string{instanceType, pool, both, label("topology.kubernetes.io/zone"), w.shape}
 	for _, attribute := range attributes {
 		in := map[string]map[int32]bool{} // types in which a value occurs
 		for t := range nodes {
@@ -123,6 +166,7 @@ func (w *writer) nameTypes() {
 		}
 	}
 	inst.Types = names
+	w.numberTypes()
 }
 
 // shape returns a machine's cores and memory, rounded, as 16c64g.

@@ -77,7 +77,7 @@ func BenchmarkCheck(b *testing.B) {
 					b.Fatal("all have landed")
 				}
 				b.StartTimer()
-				if w.Check(other, time.Time{}).Refuses(places[nodes-1].Node) == "" {
+				if w.Check(other, time.Time{}).Refusal(places[nodes-1].Node) == "" {
 					b.Fatal("it is not refused")
 				}
 			}

@@ -48,11 +48,11 @@ func (b *planBook) all() []*Plan {
 	return all
 }
 
-// Engaged reports whether a plan that was active at the last review, or a chain, has a workload.
-func (t *Translator) Engaged(group string) bool { return t.EngagedBeside(group, nil) }
+// Claimed reports whether a plan that was active at the last review, or a chain, has a workload.
+func (t *reservations) Claimed(group string) bool { return t.ClaimedExcept(group, nil) }
 
-// EngagedBeside is Engaged without the chains others.
-func (t *Translator) EngagedBeside(group string, others []*Chain) bool {
+// ClaimedExcept is Claimed without the chains others.
+func (t *reservations) ClaimedExcept(group string, others []*Chain) bool {
 	book := t.plans()
 	return slices.ContainsFunc(book.all(), func(p *Plan) bool {
 		other := slices.ContainsFunc(others, func(c *Chain) bool { return &c.plan == p })
@@ -60,9 +60,9 @@ func (t *Translator) EngagedBeside(group string, others []*Chain) bool {
 	})
 }
 
-// Begin reserves the chain's places as far as there is room. No plan and no other chain may have
+// Reserve reserves the chain's places as far as there is room. No plan and no other chain may have
 // a workload of it. now is the time in seconds since 1970.
-func (t *Translator) Begin(c *Chain, now float64) {
+func (t *reservations) Reserve(c *Chain, now float64) {
 	for _, w := range c.plan.workloads {
 		w.stood = map[string]bool{}
 		for node := range w.nodes {
@@ -76,8 +76,8 @@ func (t *Translator) Begin(c *Chain, now float64) {
 	t.ReviewPlans(now)
 }
 
-// End releases the reservations of a chain.
-func (t *Translator) End(c *Chain, now float64) {
+// Release releases the reservations of a chain.
+func (t *reservations) Release(c *Chain, now float64) {
 	book := t.plans()
 	if i := slices.Index(book.chains, c); i >= 0 {
 		book.chains = slices.Delete(book.chains, i, i+1)
@@ -85,9 +85,9 @@ func (t *Translator) End(c *Chain, now float64) {
 	}
 }
 
-// UnderWay reports whether a chain is still active: it has not ended, its deadline has not passed,
+// Active reports whether a chain is still active: it has not ended, its deadline has not passed,
 // and no plan has taken over one of its workloads.
-func (t *Translator) UnderWay(c *Chain) bool { return slices.Contains(t.plans().chains, c) }
+func (t *reservations) Active(c *Chain) bool { return slices.Contains(t.plans().chains, c) }
 
 // A PlaceState is the progress of a place of a chain.
 type PlaceState int
@@ -101,12 +101,12 @@ const (
 )
 
 // PlaceOf returns the state of a place by its number. An earlier pod of the chain may occupy it.
-func (t *Translator) PlaceOf(c *Chain, number int) PlaceState {
+func (t *reservations) PlaceOf(c *Chain, number int) PlaceState {
 	w := c.plan.workloads[number]
 	state := PlaceLost
 	for node := range w.nodes {
 		n := t.ledger.Node(node)
-		if n == nil || !t.UnderWay(c) {
+		if n == nil || !t.Active(c) {
 			return PlaceLost
 		}
 		if want, reason := t.toCome(n, w); want == 0 && reason == ledger.ReleaseTaken {
@@ -124,8 +124,8 @@ func (t *Translator) PlaceOf(c *Chain, number int) PlaceState {
 	return state
 }
 
-// Came returns a pod that has taken the place of a number, as last observed; nil if no pod has.
-func (t *Translator) Came(c *Chain, number int) *v1.Pod {
+// Occupant returns a pod that has taken the place of a number, as last observed; nil if no pod has.
+func (t *reservations) Occupant(c *Chain, number int) *v1.Pod {
 	w := c.plan.workloads[number]
 	for node := range w.nodes {
 		for _, uid := range t.standing(node, w.group) {
@@ -137,13 +137,13 @@ func (t *Translator) Came(c *Chain, number int) *v1.Pod {
 	return nil
 }
 
-// Standing returns the pods of a pod's group that have a node, as last observed, in no order.
-func (t *Translator) Standing(pod *v1.Pod) (pods []*v1.Pod) {
+// PlacedPods returns the pods of a pod's group that have a node, as last observed, in no order.
+func (t *reservations) PlacedPods(pod *v1.Pod) (pods []*v1.Pod) {
 	g := t.ledger.Group(podspec.Group(pod, t.appLabel))
 	if g == nil {
 		return nil
 	}
-	for n := range g.On() {
+	for n := range g.CountsByNode() {
 		for _, uid := range t.standing(n.Name(), g.Name()) {
 			if p, ok := t.ledger.Pod(uid).Object.(*v1.Pod); ok {
 				pods = append(pods, p)
@@ -154,7 +154,7 @@ func (t *Translator) Standing(pod *v1.Pod) (pods []*v1.Pod) {
 }
 
 // leaves returns the pod of a chain's place that is to leave a node and still runs there, or nil.
-func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {
+func (t *reservations) leaves(w *planned, n *ledger.Node) *ledger.Pod {
 	if p := t.ledger.Pod(string(w.pod.UID)); p != nil && p.Node() == n && w.pod.Spec.NodeName == n.Name() {
 		return p
 	}
@@ -163,7 +163,7 @@ func (t *Translator) leaves(w *planned, n *ledger.Node) *ledger.Pod {
 
 // addLeaving adds the demand of the pods that chains will evict from a node to the room: the pods
 // that take their room reserve it before they leave.
-func (t *Translator) addLeaving(n *ledger.Node, room map[string]int64) {
+func (t *reservations) addLeaving(n *ledger.Node, room map[string]int64) {
 	for _, c := range t.plans().chains {
 		for _, w := range c.plan.workloads {
 			if p := t.leaves(w, n); p != nil {
@@ -177,7 +177,7 @@ func (t *Translator) addLeaving(n *ledger.Node, room map[string]int64) {
 
 // toCome is wanted for a place of a chain: its pods, minus those that run there now and did not
 // when the chain began.
-func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason string) {
+func (t *reservations) toCome(n *ledger.Node, w *planned) (pods int32, reason string) {
 	pods = w.nodes[n.Name()]
 	for _, uid := range t.standing(n.Name(), w.group) {
 		if !w.stood[uid] {
@@ -194,7 +194,7 @@ func (t *Translator) toCome(n *ledger.Node, w *planned) (pods int32, reason stri
 }
 
 // standing returns the UIDs of a group's pods on a node.
-func (t *Translator) standing(node, group string) (uids []string) {
+func (t *reservations) standing(node, group string) (uids []string) {
 	n, g := t.ledger.Node(node), t.ledger.Group(group)
 	if n == nil || g == nil || g.CountOn(n) == 0 {
 		return nil

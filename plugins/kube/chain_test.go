@@ -30,7 +30,7 @@ func chainWorld(t *testing.T) (w *world, logs, web *v1.Pod, chain *kube.Chain) {
 	chain = kube.NewChain("PlacementPolicy/general make-room default/large-1", deadline, []kube.Place{
 		{Pod: db, Node: "b"}, {Pod: sizedPod("large-1", "large", "3", ""), Node: "a"},
 	}, "")
-	w.Begin(chain, 1000)
+	w.Reserve(chain, 1000)
 	return w, logs, web, chain
 }
 
@@ -41,13 +41,13 @@ func TestChainIsCarriedOut(t *testing.T) {
 	w, logs, web, chain := chainWorld(t)
 	refused := func(cpu, node string) bool {
 		k := w.Check(podOf("new", ownedBy("Deployment", "other"), requests("cpu", cpu)), time.Time{})
-		return k != nil && k.Refuses(node) != ""
+		return k != nil && k.Refusal(node) != ""
 	}
 	require.Equal(t, map[string]string{"a": largeToA, "b": dbToB}, w.reserved())
 	require.Equal(t, kube.PlaceFree, w.PlaceOf(chain, 0))
 	require.Equal(t, kube.PlaceOccupied, w.PlaceOf(chain, 1))
-	require.True(t, w.Engaged("default/Deployment/db"))
-	require.False(t, w.Engaged("default/Deployment/web"))
+	require.True(t, w.Claimed("default/Deployment/db"))
+	require.False(t, w.Claimed("default/Deployment/web"))
 	require.True(t, refused("1", "b"))
 	require.False(t, w.ledger.Columns().Fits(w.ledger.AppIndex(w.EnsureApp(web).Name()), w.ledger.MachineIndex("a")))
 
@@ -63,8 +63,8 @@ func TestChainIsCarriedOut(t *testing.T) {
 	require.Equal(t, kube.PlaceTaken, w.PlaceOf(chain, 1))
 	require.Empty(t, w.reserved())
 	require.Equal(t, []string{"b 1 taken", "a 1 taken"}, w.reasons())
-	w.End(chain, 1001)
-	require.False(t, w.UnderWay(chain))
+	w.Release(chain, 1001)
+	require.False(t, w.Active(chain))
 	require.Empty(t, w.reasons())
 }
 
@@ -73,12 +73,12 @@ func TestPlanThatIsOver(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		w, _, _, _ := chainWorld(t)
 		chain := kube.NewChain("later", 3*deadline, []kube.Place{{Pod: sizedPod("o-1", "o", "500m", ""), Node: "b"}}, "")
-		w.Begin(chain, 1000)
+		w.Reserve(chain, 1000)
 		web, o := webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1}), webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1})
 		o.Name = "o"
 		w.SetPlans([]*kube.Plan{planOf(w.t, web, o)}, map[bool]float64{false: 1001, true: 2 * deadline}[over])
-		require.Equal(t, !over, w.Engaged("default/Deployment/web"))
-		require.Equal(t, over, w.UnderWay(chain))
+		require.Equal(t, !over, w.Claimed("default/Deployment/web"))
+		require.Equal(t, over, w.Active(chain))
 	}
 }
 
@@ -97,7 +97,7 @@ func TestChainEnds(t *testing.T) {
 		reasons []string
 		left    map[string]string // reserved; its places that still are
 	}{
-		{"given up", func(w *world, c *kube.Chain) { w.End(c, 1001) }, []string{"a 1 withdrawn", "b 1 withdrawn"}, map[string]string{}},
+		{"given up", func(w *world, c *kube.Chain) { w.Release(c, 1001) }, []string{"a 1 withdrawn", "b 1 withdrawn"}, map[string]string{}},
 		{"deadline", func(w *world, _ *kube.Chain) { w.ReviewPlans(deadline) }, []string{"a 1 deadline", "b 1 deadline"}, map[string]string{}},
 		{"a plan for one of its workloads", func(w *world, _ *kube.Chain) {
 			db := webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1})
@@ -123,16 +123,16 @@ func TestChainEnds(t *testing.T) {
 			w, _, _, chain := chainWorld(t)
 			w.SetNode(sized("d", 4), nil)
 			other := kube.NewChain("another", 2*deadline, []kube.Place{{Pod: sizedPod("o-1", "o", "1", ""), Node: "d"}}, "")
-			w.Begin(other, 1000)
+			w.Reserve(other, 1000)
 			w.reasons()
 			tt.end(w, chain)
-			require.Equal(t, len(tt.left) > 0, w.UnderWay(chain))
+			require.Equal(t, len(tt.left) > 0, w.Active(chain))
 			tt.left["d"] = "1 default/Deployment/o@cpu=1;"
 			require.Equal(t, tt.reasons, w.reasons())
 			require.Equal(t, tt.left, w.reserved())
 			require.Equal(t, kube.PlaceLost, w.PlaceOf(chain, 0))
-			require.True(t, w.UnderWay(other))
-			w.End(chain, 1002)
+			require.True(t, w.Active(other))
+			w.Release(chain, 1002)
 			require.Equal(t, map[string]string{"d": "1 default/Deployment/o@cpu=1;"}, w.reserved())
 		})
 	}
@@ -145,7 +145,7 @@ func TestChainToWhereOthersStand(t *testing.T) {
 	w.SetNode(sized("a", 4), []*v1.Pod{db})
 	w.SetNode(sized("b", 8), []*v1.Pod{sizedPod("db-0", "db", "3", "b")})
 	chain := kube.NewChain("x", deadline, []kube.Place{{Pod: db, Node: "b"}, {Pod: sizedPod("large-1", "large", "4", ""), Node: "a"}}, "")
-	w.Begin(chain, 1000)
+	w.Reserve(chain, 1000)
 	require.Equal(t, kube.PlaceFree, w.PlaceOf(chain, 0))
 	w.SetNode(sized("b", 8), nil) // that one leaves
 	require.Equal(t, kube.PlaceFree, w.PlaceOf(chain, 0))
@@ -157,7 +157,7 @@ func TestChainToWhereOthersStand(t *testing.T) {
 func TestPlansLeaveChains(t *testing.T) {
 	w, _, _, chain := chainWorld(t)
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "c", Pods: 1}))}, 1001)
-	require.True(t, w.UnderWay(chain))
+	require.True(t, w.Active(chain))
 	require.Len(t, w.Plans(), 1)
 	require.Equal(t, map[string]string{"a": largeToA, "b": dbToB}, w.reserved())
 }
@@ -170,13 +170,13 @@ func TestPlacesForAWorkload(t *testing.T) {
 	w.SetNode(sized("a", 4), []*v1.Pod{one, two})
 	w.SetNode(sized("b", 8), []*v1.Pod{stood})
 	chain := kube.NewChain("Rebalance/tidy", deadline, []kube.Place{{Pod: one, Node: "b"}, {Pod: two, Node: "b"}}, "")
-	w.Begin(chain, 1000)
+	w.Reserve(chain, 1000)
 	require.Equal(t, map[string]string{"b": "2 default/Deployment/web@cpu=1;"}, w.reserved())
 	first := sizedPod("web-3", "web", "1", "b")
 	w.Decide(sizedPod("web-3", "web", "1", ""), "b", &ledger.Decision{Cause: ledger.CausePlanned})
 	require.Equal(t, map[string]string{"b": "1 default/Deployment/web@cpu=1;"}, w.reserved())
 	w.SetNode(sized("b", 8), []*v1.Pod{stood, first, sizedPod("web-4", "web", "1", "b")})
 	require.Empty(t, w.reserved())
-	w.End(chain, 1001)
-	require.False(t, w.UnderWay(chain))
+	w.Release(chain, 1001)
+	require.False(t, w.Active(chain))
 }

@@ -48,7 +48,7 @@ type tally struct {
 // reserved for others, or no scheduler decides on its node. A rule with afterMinutes is
 // left out once that time has passed since the pod was created.
 func (t *Translator) Check(p *v1.Pod, now time.Time) *Check {
-	if len(t.Rules()) == 0 && !t.ledger.Holds() || !podspec.Moves(p) {
+	if len(t.Rules()) == 0 && !t.ledger.HasReservations() || !podspec.Moves(p) {
 		return nil
 	}
 	a := t.EnsureApp(p)
@@ -119,7 +119,7 @@ func (t *Translator) check(a *ledger.AppEntry, p *v1.Pod, rules []*Rule) *Check 
 // addReserved counts in zones the pods of other groups that room is reserved for. For nodes,
 // closedTo has the effect of these pods already.
 func (k *Check) addReserved(l *ledger.Ledger, counted map[*constraints]bool) {
-	for n := range l.Held() {
+	for n := range l.ReservedNodes() {
 		for _, r := range n.Reservations() {
 			c, in := constraintsOf(r.App.Group()), k.zones[n.Name()]
 			if c != k.own && counted[c] && in != "" {
@@ -132,7 +132,7 @@ func (k *Check) addReserved(l *ledger.Ledger, counted map[*constraints]bool) {
 func (l *tallies) binds() bool { return l.limit != nil || l.spread != nil || len(l.pairs) > 0 }
 
 func (k *Check) addAll(c *constraints, g *ledger.Group) {
-	for n, count := range g.On() {
+	for n, count := range g.CountsByNode() {
 		k.add(n.Name(), c, count)
 	}
 }
@@ -165,8 +165,8 @@ func (l *tallies) add(at string, c *constraints, count int32, own bool) {
 	l.on[at] = t
 }
 
-// With changes a check as if a pod were placed on a node, or with count -1 removed from it.
-func (t *Translator) With(k *Check, p *v1.Pod, nodeName string, count int32) {
+// Adjust changes a check as if a pod were placed on a node, or with count -1 removed from it.
+func (t *Translator) Adjust(k *Check, p *v1.Pod, nodeName string, count int32) {
 	if h, ok := k.heldOn(nodeName); ok && podspec.Moves(p) {
 		if k.changed == nil {
 			k.changed = map[string]held{}
@@ -190,8 +190,8 @@ func (k *Check) Clone() *Check {
 	return &c
 }
 
-// Refuses returns why a node is closed to the pod; "" when it is open.
-func (k *Check) Refuses(nodeName string) string {
+// Refusal returns why a node is closed to the pod; "" when it is open.
+func (k *Check) Refusal(nodeName string) string {
 	if text := k.closedBy(nodeName); text != "" {
 		return text
 	}
@@ -209,9 +209,9 @@ func (k *Check) closedBy(nodeName string) string {
 	return k.by[zone].refuses(k.own, k.zones[nodeName], zone)
 }
 
-// GaveWay returns the text of the rule that would close a node to a pod and no longer binds it;
+// ExpiredRule returns the text of the rule that would close a node to a pod and no longer binds it;
 // "" if there is no such rule.
-func (t *Translator) GaveWay(p *v1.Pod, nodeName string, now time.Time) string {
+func (t *Translator) ExpiredRule(p *v1.Pod, nodeName string, now time.Time) string {
 	if !slices.ContainsFunc(t.Rules(), func(r *Rule) bool { return r.gaveWay(p, now) }) {
 		return ""
 	}
@@ -221,8 +221,8 @@ func (t *Translator) GaveWay(p *v1.Pod, nodeName string, now time.Time) string {
 	return ""
 }
 
-// GivesWay returns the time at which the next rule gives way to the pod of the check; false if no rule will.
-func (k *Check) GivesWay(p *v1.Pod) (at time.Time, ok bool) {
+// Expiry returns the time at which the next rule gives way to the pod of the check; false if no rule will.
+func (k *Check) Expiry(p *v1.Pod) (at time.Time, ok bool) {
 	soon := func(r *Rule) {
 		if r == nil || r.after == 0 || p.CreationTimestamp.IsZero() {
 			return

@@ -14,16 +14,16 @@ import (
 // A Difference is a node or a pod on which the ledger and the cluster disagree.
 type Difference struct{ Node, Pod, Ours, Theirs string }
 
-// A Picture is a cluster as informers report it.
-type Picture struct {
+// A Snapshot is a cluster as informers report it.
+type Snapshot struct {
 	nodes map[string]*v1.Node
 	pods  map[string]*v1.Pod   // by UID
 	on    map[string][]*v1.Pod // by node; those that have not ended
 }
 
-// NewPicture indexes nodes and pods.
-func NewPicture(nodes []*v1.Node, pods []*v1.Pod) *Picture {
-	c := &Picture{nodes: make(map[string]*v1.Node, len(nodes)), pods: make(map[string]*v1.Pod, len(pods)), on: map[string][]*v1.Pod{}}
+// NewSnapshot indexes nodes and pods.
+func NewSnapshot(nodes []*v1.Node, pods []*v1.Pod) *Snapshot {
+	c := &Snapshot{nodes: make(map[string]*v1.Node, len(nodes)), pods: make(map[string]*v1.Pod, len(pods)), on: map[string][]*v1.Pod{}}
 	for _, n := range nodes {
 		c.nodes[n.Name] = n
 	}
@@ -40,7 +40,7 @@ func NewPicture(nodes []*v1.Node, pods []*v1.Pod) *Picture {
 // and their capacity, the node and the app of each pod, and free capacity. A pod that the
 // ledger has on a node and the cluster on no node is assumed there, which is no difference.
 // Compare emits nothing.
-func (t *Translator) Compare(with *Picture) []Difference {
+func (t *Translator) Compare(with *Snapshot) []Difference {
 	var list []Difference
 	for name, object := range with.nodes {
 		if n := t.ledger.Node(name); n != nil {
@@ -60,7 +60,7 @@ func (t *Translator) Compare(with *Picture) []Difference {
 	return list
 }
 
-func (t *Translator) compareNode(n *ledger.Node, object *v1.Node, with *Picture, list []Difference) []Difference {
+func (t *Translator) compareNode(n *ledger.Node, object *v1.Node, with *Snapshot, list []Difference) []Difference {
 	before := len(list)
 	m, pods := n.Machine(), with.on[n.Name()]
 	if fixed := demandOfFixed(pods); !hasCapacity(object, fixed, m.Capacity) {

@@ -9,7 +9,7 @@ import (
 
 // find returns the constraints of a pod's group, nil when the group is unknown. It
 // emits nothing.
-func (t *Translator) find(p *v1.Pod) *constraints {
+func (t *rulings) find(p *v1.Pod) *constraints {
 	g := (*ledger.Group)(nil)
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Node() != nil && known.Object == any(p) {
 		g = known.App().Group()
@@ -24,7 +24,7 @@ func (t *Translator) find(p *v1.Pod) *constraints {
 
 // Related reports whether a rule lets a pod that has a node keep a waiting pod off that
 // node.
-func (t *Translator) Related(waits, stands *v1.Pod) bool {
+func (t *rulings) Related(waits, stands *v1.Pod) bool {
 	g, o := t.find(waits), t.find(stands)
 	switch {
 	case o == nil: // no rule counts it
@@ -44,7 +44,7 @@ func (t *Translator) Related(waits, stands *v1.Pod) bool {
 
 // Spreads reports whether the arrival of a pod on a node can open other nodes to a
 // waiting pod of the same app: the app has to spread.
-func (t *Translator) Spreads(waits, came *v1.Pod) bool {
+func (t *rulings) Spreads(waits, came *v1.Pod) bool {
 	g := t.find(waits)
 	return g != nil && (g.by[node].spread != nil || g.by[zone].spread != nil) && t.find(came) == g
 }
@@ -52,7 +52,7 @@ func (t *Translator) Spreads(waits, came *v1.Pod) bool {
 // Conflict returns the rule that a pod of another scheduler violates on its node,
 // with its text; nil when all rules hold. The pod need not be known. Conflict emits
 // nothing.
-func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
+func (t *rulings) Conflict(p *v1.Pod) (*Rule, string) {
 	n := t.ledger.Node(p.Spec.NodeName)
 	if n == nil || !podspec.Moves(p) || podspec.Ended(p) || len(t.Rules()) == 0 {
 		return nil, ""
@@ -71,15 +71,15 @@ func (t *Translator) Conflict(p *v1.Pod) (*Rule, string) {
 	return t.conflict(c, n, 1)
 }
 
-// Stands reports whether the ledger has a pod on its node.
-func (t *Translator) Stands(p *v1.Pod) bool {
+// Placed reports whether the ledger has a pod on its node.
+func (t *rulings) Placed(p *v1.Pod) bool {
 	known := t.ledger.Pod(string(p.UID))
 	return known != nil && known.Node() != nil && known.Node().Name() == p.Spec.NodeName
 }
 
 // ByZone reports whether a rule by zone binds a group: then the nodes that are open to its pods
 // depend on pods on other nodes.
-func (t *Translator) ByZone(group string) bool {
+func (t *rulings) ByZone(group string) bool {
 	g := t.ledger.Group(group)
 	return g != nil && constraintsOf(g).zoned()
 }
@@ -95,7 +95,7 @@ func zoneOf(n *ledger.Node) string {
 
 // zones returns the zone by node, for all nodes with one. The map is not changed: it is replaced
 // when a node's label changes.
-func (t *Translator) zones() map[string]string {
+func (t *rulings) zones() map[string]string {
 	book := t.book()
 	if book.zones == nil {
 		book.zones = make(map[string]string, t.ledger.NodeCount())
@@ -109,7 +109,7 @@ func (t *Translator) zones() map[string]string {
 }
 
 // conflict returns the rule that a node, or its zone, violates if more pods of a group are placed there.
-func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule, string) {
+func (t *rulings) conflict(c *constraints, n *ledger.Node, more int32) (*Rule, string) {
 	if r, text := t.conflictIn(c, node, t.on(n), more); r != nil || !c.zoned() || zoneOf(n) == "" {
 		return r, text
 	}
@@ -117,7 +117,7 @@ func (t *Translator) conflict(c *constraints, n *ledger.Node, more int32) (*Rule
 }
 
 // countOn returns the number of a group's pods on a node.
-func (t *Translator) countOn(c *constraints, n *ledger.Node) int32 {
+func (t *rulings) countOn(c *constraints, n *ledger.Node) int32 {
 	if g := t.ledger.Group(c.name); g != nil {
 		return g.CountOn(n)
 	}
@@ -125,14 +125,14 @@ func (t *Translator) countOn(c *constraints, n *ledger.Node) int32 {
 }
 
 // on and in count a group's pods on a node and in a zone.
-func (t *Translator) on(n *ledger.Node) func(*constraints) int32 {
+func (t *rulings) on(n *ledger.Node) func(*constraints) int32 {
 	return func(c *constraints) int32 { return t.countOn(c, n) }
 }
 
-func (t *Translator) in(name string) func(*constraints) int32 {
+func (t *rulings) in(name string) func(*constraints) int32 {
 	return func(c *constraints) (count int32) {
 		if g := t.ledger.Group(c.name); g != nil {
-			for n, pods := range g.On() {
+			for n, pods := range g.CountsByNode() {
 				if zoneOf(n) == name {
 					count += pods
 				}
@@ -144,7 +144,7 @@ func (t *Translator) in(name string) func(*constraints) int32 {
 
 // conflictIn returns the rule by one kind of domain that is violated if more pods of a group are
 // placed in a domain, whose pods count returns.
-func (t *Translator) conflictIn(c *constraints, d domain, count func(*constraints) int32, more int32) (*Rule, string) {
+func (t *rulings) conflictIn(c *constraints, d domain, count func(*constraints) int32, more int32) (*Rule, string) {
 	there := tally{own: count(c), others: map[*constraints]int32{}}
 	l := tallies{strictest: strictest{limit: c.by[d].limit}}
 	for _, p := range c.pairs {
@@ -157,7 +157,7 @@ func (t *Translator) conflictIn(c *constraints, d domain, count func(*constraint
 }
 
 // Conflicts counts for each rule the nodes that violate it; for a rule by zone, the zones.
-func (t *Translator) Conflicts() map[string]int {
+func (t *rulings) Conflicts() map[string]int {
 	type where struct {
 		rule *Rule
 		at   string
@@ -173,7 +173,7 @@ func (t *Translator) Conflicts() map[string]int {
 	for _, g := range t.ledger.Groups() {
 		c := constraintsOf(g)
 		zones := map[string]bool{"": true}
-		for n := range g.On() {
+		for n := range g.CountsByNode() {
 			if c.by[node].limit != nil || len(c.pairs) > 0 {
 				r, _ := t.conflictIn(c, node, t.on(n), 0)
 				add(r, n.Name())

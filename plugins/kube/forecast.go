@@ -15,8 +15,8 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// Declared are the objects of a cluster that declare numbers of pods.
-type Declared struct {
+// Declarations are the objects of a cluster that declare numbers of pods.
+type Declarations struct {
 	Deployments  []*appsv1.Deployment
 	StatefulSets []*appsv1.StatefulSet
 	ReplicaSets  []*appsv1.ReplicaSet
@@ -26,7 +26,7 @@ type Declared struct {
 }
 
 // Add adds a workload; other objects are ignored.
-func (d *Declared) Add(object any) {
+func (d *Declarations) Add(object any) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
 		d.Deployments = append(d.Deployments, o)
@@ -55,7 +55,7 @@ type target struct{ namespace, kind, name string }
 
 // workloads lists the objects with replicas that no other controller created, and
 // jobs.
-func (d *Declared) workloads() []workload {
+func (d *Declarations) workloads() []workload {
 	bounds := map[target]*autoscalingv2.HorizontalPodAutoscaler{}
 	for _, h := range d.Autoscalers {
 		bounds[target{h.Namespace, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name}] = h
@@ -136,7 +136,7 @@ const (
 // time. An app with an autoscaler likewise, within the autoscaler's bounds. since is
 // the time since the last call. Apps without pods for long are forgotten. The windows of
 // planned roll-outs are brought up to date too. The faults are those of annotations.
-func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
+func (t *Translator) Forecast(declared *Declarations, since time.Duration) []Fault {
 	wants := declaredBy{}
 	plans := map[string][]plan{}
 	named := map[*ledger.Group]bool{}
@@ -179,7 +179,7 @@ func (t *Translator) Forecast(declared *Declared, since time.Duration) []Fault {
 
 // ForecastNew emits the numbers of pods that new workloads declare, where their apps have no
 // expected number yet, or an undeclared one. It leaves autoscalers and windows to the next forecast.
-func (t *Translator) ForecastNew(declared *Declared) {
+func (t *Translator) ForecastNew(declared *Declarations) {
 	known, wants := t.ledger.Expected(), declaredBy{}
 	for _, w := range declared.workloads() {
 		if !podspec.Moves(w.pod) {
@@ -282,8 +282,8 @@ func (t *Translator) fitsSomewhere(a *ledger.App) bool {
 	return t.ledger.NodeCount() == 0
 }
 
-// Sweep drops idle apps when no forecast arrives to do so.
-func (t *Translator) Sweep(since time.Duration) { t.sweep(t.ledger.Expected(), since) }
+// DropIdleApps drops idle apps when no forecast arrives to do so.
+func (t *Translator) DropIdleApps(since time.Duration) { t.sweep(t.ledger.Expected(), since) }
 
 // sweep drops the apps that have had neither pods nor a forecast for long, once they
 // are many.
@@ -295,7 +295,7 @@ func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 			a.Idle = 0
 			continue
 		}
-		if a.Idle += since; a.Idle >= idleFor || tooMany && a.Known() == 0 {
+		if a.Idle += since; a.Idle >= idleFor || tooMany && a.TotalPods() == 0 {
 			idle = append(idle, a.Name())
 		}
 	}
@@ -308,7 +308,7 @@ func (t *Translator) sweep(expected map[string]float64, since time.Duration) {
 	}
 	for _, n := range t.nodesByName() {
 		m := *n.Machine()
-		if m.Unlist(func(id string) bool { return t.ledger.Selector(id) == nil }) {
+		if m.RemoveSelectors(func(id string) bool { return t.ledger.Selector(id) == nil }) {
 			t.emit(&ledger.Event{Kind: ledger.KindNode, Node: n.Name(), Machine: &m})
 		}
 	}

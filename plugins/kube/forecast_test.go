@@ -56,7 +56,7 @@ func TestDeclared(t *testing.T) {
 		change(j)
 		return j
 	}
-	declared := &kube.Declared{
+	declared := &kube.Declarations{
 		Deployments: []*appsv1.Deployment{deployment("web", new(int32(7))), deployment("one", nil), deployment("off", new(int32(0)))},
 		StatefulSets: []*appsv1.StatefulSet{
 			{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Template: template("2")}},
@@ -103,7 +103,7 @@ func TestForecastIsOfTheSameApp(t *testing.T) {
 	w := newWorld(t)
 	d := deployment("web", new(int32(2)))
 	d.Spec.Template.Labels = map[string]string{"app": "web"}
-	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{d}}, 0)
+	w.Forecast(&kube.Declarations{Deployments: []*appsv1.Deployment{d}}, 0)
 	made := podOf("web-7d4-x", ownedBy("ReplicaSet", "web-7d4"), labelled("app", "web", "pod-template-hash", "7d4"), requests("cpu", "1"))
 	require.Contains(t, w.expected(), w.EnsureApp(made).Name())
 }
@@ -111,13 +111,13 @@ func TestForecastIsOfTheSameApp(t *testing.T) {
 // A new workload is expected at once, where nothing is yet or what is was only counted; what a forecast has said stays.
 func TestForecastOfNewWorkloads(t *testing.T) {
 	w := newWorld(t)
-	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
+	w.Forecast(&kube.Declarations{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
 	require.Len(t, w.expected(), 1)
 	counted := podOf("web-1", ownedBy("Deployment", "counted"), requests("cpu", "1"))
 	w.SetNode(nodeOf("a", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "64", "pods", "110") }), []*v1.Pod{counted})
-	w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
+	w.Forecast(&kube.Declarations{Deployments: []*appsv1.Deployment{deployment("web", new(int32(3)))}}, 0)
 	require.Equal(t, []string{"default/Deployment/counted@cpu=1"}, w.events[len(w.events)-1].Undeclared)
-	var fresh kube.Declared
+	var fresh kube.Declarations
 	fresh.Add(deployment("counted", new(int32(7))))
 	fresh.Add(deployment("web", new(int32(9))))
 	fresh.Add(deployment("api", new(int32(5))))
@@ -138,7 +138,7 @@ func TestForecastOfWhatFitsNowhere(t *testing.T) {
 	w := newWorld(t)
 	d := deployment("web", new(int32(3)))
 	d.Spec.Template = template("8")
-	declared := &kube.Declared{Deployments: []*appsv1.Deployment{d}}
+	declared := &kube.Declarations{Deployments: []*appsv1.Deployment{d}}
 	w.SetNode(nodeOf("small", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "4", "pods", "110") }), nil)
 	w.Forecast(declared, 0)
 	require.Empty(t, w.expected())
@@ -155,8 +155,8 @@ func TestAutoscaler(t *testing.T) {
 		}
 		return list
 	}
-	hpa := func(least *int32, most int32) *kube.Declared {
-		return &kube.Declared{
+	hpa := func(least *int32, most int32) *kube.Declarations {
+		return &kube.Declarations{
 			Deployments: []*appsv1.Deployment{deployment("web", new(int32(4)))},
 			Autoscalers: []*autoscalingv2.HorizontalPodAutoscaler{{ObjectMeta: meta("any"), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"}, MinReplicas: least, MaxReplicas: most,
@@ -204,17 +204,17 @@ func TestPeaksFade(t *testing.T) {
 	const app = "default/Pod/work@cpu=1"
 	n := nodeOf("a", func(n *v1.Node) { n.Status.Allocatable = list("cpu", "64", "pods", "110") })
 	w.SetNode(n, work(16))
-	w.Forecast(&kube.Declared{}, 0)
+	w.Forecast(&kube.Declarations{}, 0)
 	require.Equal(t, map[string]float64{app: 16}, w.expected())
 	require.Equal(t, []string{app}, w.events[len(w.events)-1].Undeclared)
 	w.SetNode(n, work(4))
 	for _, want := range []float64{10, 7, 6} { // 4 + 12/2, + 12/4, + 12/8
-		w.Forecast(&kube.Declared{}, 24*time.Hour)
+		w.Forecast(&kube.Declarations{}, 24*time.Hour)
 		require.Equal(t, map[string]float64{app: want}, w.expected())
 	}
 	w.SetNode(n, nil)
 	for range 6 {
-		w.Forecast(&kube.Declared{}, 24*time.Hour)
+		w.Forecast(&kube.Declarations{}, 24*time.Hour)
 	}
 	require.Empty(t, w.expected())
 }
@@ -232,7 +232,7 @@ func TestIdleAppsAreForgotten(t *testing.T) {
 	for _, other := range []string{"b", "c"} {
 		w.SetNode(nodeOf(other), nil)
 	}
-	declared := &kube.Declared{Deployments: []*appsv1.Deployment{deployment("web", new(int32(0)))}}
+	declared := &kube.Declarations{Deployments: []*appsv1.Deployment{deployment("web", new(int32(0)))}}
 	stays := podOf("stays", requests("cpu", "1"))
 	var brief []*v1.Pod
 	for i := range 200 {
@@ -269,7 +269,7 @@ func TestTooManyApps(t *testing.T) {
 	for i := range 20_000 {
 		w.EnsureApp(podOf(fmt.Sprint(i, "brief")))
 	}
-	w.Sweep(time.Minute)
+	w.DropIdleApps(time.Minute)
 	require.Equal(t, 2, w.ledger.AppCount())
 	require.Equal(t, 1, w.ledger.Waiting())
 }
@@ -283,7 +283,7 @@ func TestForgottenWhileItWaits(t *testing.T) {
 	for i := range 40 {
 		w.EnsureApp(podOf(fmt.Sprintf("%dbrief", i), requests("cpu", "1")))
 	}
-	w.Forecast(&kube.Declared{}, time.Hour)
+	w.Forecast(&kube.Declarations{}, time.Hour)
 	require.Zero(t, w.ledger.AppCount())
 	w.emitted()
 	w.Leave(waits)

@@ -72,9 +72,9 @@ func (p *pair) other(c *constraints) *constraints {
 }
 
 // Rules returns the rules that were set last.
-func (t *Translator) Rules() []*Rule { return t.book().rules }
+func (t *rulings) Rules() []*Rule { return t.book().rules }
 
-func (t *Translator) book() *ruleBook {
+func (t *rulings) book() *ruleBook {
 	book, ok := t.ledger.RuleObjects.(*ruleBook)
 	if !ok {
 		book = newRuleBook(nil)
@@ -113,7 +113,7 @@ func (t *Translator) ensureGroup(name string, p *v1.Pod) *constraints {
 }
 
 // others returns the groups that a group may be paired with.
-func (t *Translator) others(c *constraints) []*constraints {
+func (t *rulings) others(c *constraints) []*constraints {
 	return slices.DeleteFunc(t.book().related(c), func(other *constraints) bool {
 		g := t.ledger.Group(other.name)
 		return other == c || g == nil || g.Object != any(other) // the ledger forgot or refused it
@@ -172,7 +172,7 @@ func (t *Translator) reelect(leaves *ledger.Pod) {
 		return
 	}
 	var newest *v1.Pod
-	for n := range g.On() {
+	for n := range g.CountsByNode() {
 		for _, p := range n.Pods() {
 			if p == leaves || p.App().Group() != g {
 				continue

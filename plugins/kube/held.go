@@ -28,8 +28,8 @@ type hold struct {
 
 // holds returns those of all nodes with reservations. The ledger stores them as an object. A list
 // is not changed, so that checks can share it: a change of a node makes a new list.
-func (t *Translator) holds() map[string]*hold {
-	list, _ := t.ledger.HeldObjects.(map[string]*hold)
+func (t *reservations) holds() map[string]*hold {
+	list, _ := t.ledger.ReservationObjects.(map[string]*hold)
 	nodes, shared := 0, true
 	change := func() {
 		if shared {
@@ -39,7 +39,7 @@ func (t *Translator) holds() map[string]*hold {
 			list = map[string]*hold{}
 		}
 	}
-	for n := range t.ledger.Held() {
+	for n := range t.ledger.ReservedNodes() {
 		nodes++
 		if known := list[n.Name()]; known == nil || known.node != n || known.changes != n.Changes() {
 			change()
@@ -48,13 +48,13 @@ func (t *Translator) holds() map[string]*hold {
 	}
 	if len(list) > nodes {
 		change()
-		maps.DeleteFunc(list, func(name string, _ *hold) bool { return !t.Holds(name) })
+		maps.DeleteFunc(list, func(name string, _ *hold) bool { return !t.HasReservation(name) })
 	}
-	t.ledger.HeldObjects = list
+	t.ledger.ReservationObjects = list
 	return list
 }
 
-func (t *Translator) holdOn(n *ledger.Node) *hold {
+func (t *reservations) holdOn(n *ledger.Node) *hold {
 	h := &hold{held: held{by: n.Reservations()[0].By, amount: map[string]int64{}, free: t.room(n)}, node: n, changes: n.Changes()}
 	for _, r := range n.Reservations() {
 		h.groups = append(h.groups, r.App.Group())
@@ -68,12 +68,12 @@ func (t *Translator) holdOn(n *ledger.Node) *hold {
 
 // closedTo returns the nodes with reservations that a rule or anti-affinity closes to a pod of an
 // app because of the pods that they are reserved for.
-func (t *Translator) closedTo(a *ledger.AppEntry) map[string]bool {
+func (t *reservations) closedTo(a *ledger.AppEntry) map[string]bool {
 	if len(constraintsOf(a.Group()).pairs) == 0 {
 		return nil
 	}
 	closed := map[string]bool{}
-	for n := range t.ledger.Held() {
+	for n := range t.ledger.ReservedNodes() {
 		if t.keptOff(a, n) {
 			closed[n.Name()] = true
 		}
@@ -98,7 +98,7 @@ func (k *Check) heldOn(nodeName string) (h held, ok bool) {
 
 // keptOff reports whether the pods on a node allow a pod of an app, but not the pods that room is
 // reserved for there.
-func (t *Translator) keptOff(a *ledger.AppEntry, n *ledger.Node) bool {
+func (t *reservations) keptOff(a *ledger.AppEntry, n *ledger.Node) bool {
 	own := constraintsOf(a.Group())
 	for i := range own.pairs {
 		p := &own.pairs[i]
@@ -149,14 +149,14 @@ func (h held) refuses(demand map[string]int64) string {
 	return ""
 }
 
-// Holds reports whether there is a reservation on a node.
-func (t *Translator) Holds(nodeName string) bool {
+// HasReservation reports whether there is a reservation on a node.
+func (t *reservations) HasReservation(nodeName string) bool {
 	n := t.ledger.Node(nodeName)
 	return n != nil && len(n.Reservations()) > 0
 }
 
 // demandOf returns the demand of a pod that a check is changed by.
-func (t *Translator) demandOf(p *v1.Pod) map[string]int64 {
+func (t *reservations) demandOf(p *v1.Pod) map[string]int64 {
 	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Object == any(p) {
 		return known.App().Spec().Demand
 	}

@@ -121,8 +121,8 @@ func newPlanned(p *v1alpha1.PlannedWorkload, appLabel string) (*planned, error) 
 	return w, nil
 }
 
-// Clash returns a workload that both plans have, or "".
-func (p *Plan) Clash(other *Plan) string {
+// SharedWorkload returns a workload that both plans have, or "".
+func (p *Plan) SharedWorkload(other *Plan) string {
 	for _, w := range p.workloads {
 		if slices.ContainsFunc(other.workloads, func(o *planned) bool { return o.group == w.group }) {
 			return w.group
@@ -141,7 +141,7 @@ type planBook struct {
 	reviewed float64
 }
 
-func (t *Translator) plans() *planBook {
+func (t *reservations) plans() *planBook {
 	if book, ok := t.ledger.PlanObjects.(*planBook); ok {
 		return book
 	}
@@ -151,11 +151,11 @@ func (t *Translator) plans() *planBook {
 var noPlans planBook
 
 // Plans returns the plans that were set last.
-func (t *Translator) Plans() []*Plan { return t.plans().plans }
+func (t *reservations) Plans() []*Plan { return t.plans().plans }
 
 // SetPlans replaces the plans, of which no two may have the same workload. A chain that has a
 // workload of one of them ends. now is the time in seconds since 1970.
-func (t *Translator) SetPlans(plans []*Plan, now float64) {
+func (t *reservations) SetPlans(plans []*Plan, now float64) {
 	book := &planBook{plans: plans}
 	for _, p := range plans {
 		for _, before := range t.Plans() {
@@ -165,7 +165,7 @@ func (t *Translator) SetPlans(plans []*Plan, now float64) {
 		}
 	}
 	for _, c := range t.plans().chains {
-		if !slices.ContainsFunc(plans, func(p *Plan) bool { return p.inForce(now) && p.Clash(&c.plan) != "" }) {
+		if !slices.ContainsFunc(plans, func(p *Plan) bool { return p.inForce(now) && p.SharedWorkload(&c.plan) != "" }) {
 			book.chains = append(book.chains, c)
 		}
 	}
@@ -175,7 +175,7 @@ func (t *Translator) SetPlans(plans []*Plan, now float64) {
 
 // ReviewPlans reserves places of plans as far as there is room, ends reservations that are no longer
 // due at a time, in seconds since 1970, and replans pods that have lost their places.
-func (t *Translator) ReviewPlans(now float64) {
+func (t *reservations) ReviewPlans(now float64) {
 	book, ok := t.ledger.PlanObjects.(*planBook)
 	if !ok {
 		return
@@ -200,7 +200,7 @@ func (t *Translator) ReviewPlans(now float64) {
 func (p *Plan) inForce(now float64) bool { return p.Enabled && p.Until > now }
 
 // settleAll brings all reservations up to date.
-func (t *Translator) settleAll(book *planBook, now float64, ended map[string]string) {
+func (t *reservations) settleAll(book *planBook, now float64, ended map[string]string) {
 	book.on = map[string][]*planned{}
 	names := map[string]bool{}
 	for _, p := range book.all() {
@@ -214,7 +214,7 @@ func (t *Translator) settleAll(book *planBook, now float64, ended map[string]str
 			}
 		}
 	}
-	for n := range t.ledger.Held() {
+	for n := range t.ledger.ReservedNodes() {
 		names[n.Name()] = true
 	}
 	// Two rounds: a node may reserve pods that a later node releases.
@@ -236,7 +236,7 @@ func (p *Plan) source() string { return cmp.Or(p.by, "PlacementPlan/"+p.Name) }
 
 // settle brings the reservations on a node up to date, and reports whether some ended. ended
 // are plans whose end has a reason other than that they were withdrawn.
-func (t *Translator) settle(n *ledger.Node, ended map[string]string) (released bool) {
+func (t *reservations) settle(n *ledger.Node, ended map[string]string) (released bool) {
 	asks := t.plans().on[n.Name()]
 	if len(asks) == 0 && len(n.Reservations()) == 0 {
 		return false
@@ -261,7 +261,7 @@ func (t *Translator) settle(n *ledger.Node, ended map[string]string) (released b
 }
 
 // room returns the capacity of a node minus the demand of the pods on it.
-func (t *Translator) room(n *ledger.Node) map[string]int64 {
+func (t *reservations) room(n *ledger.Node) map[string]int64 {
 	room := maps.Clone(n.Machine().Capacity)
 	for _, p := range n.Pods() {
 		for dim, need := range p.App().Spec().Demand {
@@ -273,7 +273,7 @@ func (t *Translator) room(n *ledger.Node) map[string]int64 {
 
 // settleOne brings the reservation of a workload on a node up to date, and subtracts it from the
 // room. shift is the reason when the plan itself changed. It reports whether some ended.
-func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64, shift string) (released bool) {
+func (t *reservations) settleOne(n *ledger.Node, w *planned, room map[string]int64, shift string) (released bool) {
 	want, reason := t.wanted(n, w)
 	for dim, need := range w.demand {
 		if k := max(0, room[dim]) / max(1, need); need > 0 && k < int64(want) {
@@ -308,8 +308,8 @@ func (t *Translator) settleOne(n *ledger.Node, w *planned, room map[string]int64
 }
 
 // ensurePlanned returns the app of a planned workload; nil if the ledger refused it.
-func (t *Translator) ensurePlanned(w *planned) *ledger.AppEntry {
-	a := t.EnsureApp(w.pod)
+func (t *reservations) ensurePlanned(w *planned) *ledger.AppEntry {
+	a := t.ensureApp(w.pod)
 	if a != nil { // resources that have appeared meanwhile make it another app
 		w.app, w.demand = a.Name(), a.Spec().Demand
 	}
@@ -318,7 +318,7 @@ func (t *Translator) ensurePlanned(w *planned) *ledger.AppEntry {
 
 // wanted returns the number of pods of a workload that a node still expects, given the pods that
 // run or are reserved elsewhere, and why it is no larger.
-func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason string) {
+func (t *reservations) wanted(n *ledger.Node, w *planned) (pods int32, reason string) {
 	if w.stood != nil {
 		return t.toCome(n, w)
 	}
@@ -349,7 +349,7 @@ func (t *Translator) wanted(n *ledger.Node, w *planned) (pods int32, reason stri
 }
 
 // most returns how many more pods of a group rules, anti-affinity and selectors allow on a node.
-func (t *Translator) most(g *ledger.Group, n *ledger.Node) int32 {
+func (t *reservations) most(g *ledger.Group, n *ledger.Node) int32 {
 	if latest := g.Latest(); latest != nil && !t.ledger.Admits(n, latest.Spec().Selector) {
 		return 0
 	}
@@ -369,6 +369,6 @@ func (t *Translator) most(g *ledger.Group, n *ledger.Node) int32 {
 	return most
 }
 
-func (t *Translator) release(n *ledger.Node, a *ledger.AppEntry, pods int32, reason string) {
+func (t *reservations) release(n *ledger.Node, a *ledger.AppEntry, pods int32, reason string) {
 	t.emit(&ledger.Event{Kind: ledger.KindRelease, Node: n.Name(), App: a.Name(), Reserved: &ledger.Reserved{Pods: pods, Reason: reason}})
 }

@@ -90,7 +90,7 @@ func sized(name string, cores int64) *v1.Node {
 // reserved are the reservations, by node.
 func (w *world) reserved() map[string]string {
 	out := map[string]string{}
-	for n := range w.ledger.Held() {
+	for n := range w.ledger.ReservedNodes() {
 		for _, r := range n.Reservations() {
 			out[n.Name()] += fmt.Sprintf("%d %s;", r.Pods, r.App.Name())
 		}
@@ -160,7 +160,7 @@ func TestPlanIsSettled(t *testing.T) {
 	w.reasons()
 	w.ReviewPlans(1001)
 	require.Equal(t, []string{"a 1 elsewhere", "b 1 elsewhere", "later 1 elsewhere"}, w.reasons())
-	require.Equal(t, kube.PlanReport{Pods: 4, Landed: 1, Elsewhere: 3}, w.Report(plan))
+	require.Equal(t, kube.PlanReport{Pods: 4, Placed: 1, Elsewhere: 3}, w.Report(plan))
 	w.SetNode(sized("c", 9), nil)
 	w.ReviewPlans(1002)
 	require.Len(t, w.reserved(), 3)
@@ -213,7 +213,7 @@ func TestReservationsCloseNodes(t *testing.T) {
 		if k == nil {
 			return ""
 		}
-		return k.Refuses(node)
+		return k.Refusal(node)
 	}
 	const why = "PlacementPlan/site: cpu is reserved for other pods"
 	require.Empty(t, refuses(other("1"), "a"))
@@ -228,19 +228,19 @@ func TestReservationsCloseNodes(t *testing.T) {
 
 	k := w.Check(other("2"), time.Time{})
 	less := k.Clone()
-	w.With(less, stands, "a", -1)
-	require.Empty(t, less.Refuses("a"))
-	require.Equal(t, why, k.Refuses("a"), "a copy was changed")
-	w.With(less, stands, "a", 1)
-	require.Equal(t, why, less.Refuses("a"))
+	w.Adjust(less, stands, "a", -1)
+	require.Empty(t, less.Refusal("a"))
+	require.Equal(t, why, k.Refusal("a"), "a copy was changed")
+	w.Adjust(less, stands, "a", 1)
+	require.Equal(t, why, less.Refusal("a"))
 
-	require.True(t, w.Holds("a"))
-	require.False(t, w.Holds("b"))
+	require.True(t, w.HasReservation("a"))
+	require.False(t, w.HasReservation("b"))
 
 	// A check is of its moment: filters ask it at the same time as others change what is reserved.
 	w.SetPlans(nil, 1001)
 	require.Empty(t, refuses(other("2"), "a"))
-	require.Equal(t, why, k.Refuses("a"))
+	require.Equal(t, why, k.Refusal("a"))
 }
 
 // A rule about pods that are still to come holds too.
@@ -251,7 +251,7 @@ func TestReservationsAndRules(t *testing.T) {
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1}))}, 1000)
 	w.SetNode(sized("b", 4), []*v1.Pod{podOf("web-1", ownedBy("Deployment", "web"), labelled("app", "web"), requests("cpu", "1"))})
 	hermit := podOf("hermit", ownedBy("Deployment", "hermit"), apart("kubernetes.io/hostname", "app", "web"))
-	require.Empty(t, w.Check(podOf("x", ownedBy("Deployment", "x")), time.Time{}).Refuses("a"))
+	require.Empty(t, w.Check(podOf("x", ownedBy("Deployment", "x")), time.Time{}).Refusal("a"))
 	w.SetPlans([]*kube.Plan{planOf(t, webOn(v1alpha1.PlannedNode{Node: "a", Pods: 1}, v1alpha1.PlannedNode{Node: "b", Pods: 1}))}, 1000)
-	require.Equal(t, "PlacementPlan/site: room is reserved for pods that exclude this one", w.Check(hermit, time.Time{}).Refuses("a"))
+	require.Equal(t, "PlacementPlan/site: room is reserved for pods that exclude this one", w.Check(hermit, time.Time{}).Refusal("a"))
 }

@@ -9,26 +9,26 @@ import (
 
 // A PlanReport is the progress of a plan, in pods.
 type PlanReport struct {
-	Pods, Landed, Reserved, Elsewhere int32
+	Pods, Placed, Reserved, Elsewhere int32
 	// Of the pods that are still expected: those with a place that has room now; and those on nodes
 	// that do not exist, that are cordoned, without room, or closed to them by a rule, a taint or
 	// anti-affinity.
 	HasRoom, NoNode, Cordoned, NoRoom, Refused int32
-	// Again are the pods that were replanned, by the node that they are planned on now.
-	Again map[string]int32
+	// ReplannedOn are the pods that were replanned, by the node that they are planned on now.
+	ReplannedOn map[string]int32
 }
 
 // Replanned returns the number of pods that were replanned.
 func (r *PlanReport) Replanned() int32 {
 	sum := int32(0)
-	for _, pods := range r.Again {
+	for _, pods := range r.ReplannedOn {
 		sum += pods
 	}
 	return sum
 }
 
 // Report returns the progress of a plan.
-func (t *Translator) Report(p *Plan) PlanReport {
+func (t *reservations) Report(p *Plan) PlanReport {
 	r := PlanReport{Pods: p.pods}
 	rooms := map[*ledger.Node]map[string]int64{}
 	for _, w := range p.workloads {
@@ -39,7 +39,7 @@ func (t *Translator) Report(p *Plan) PlanReport {
 
 // reportOn adds a workload to a report. rooms are those of the nodes so far, minus the room that
 // the plan's earlier workloads reserve or fit there.
-func (t *Translator) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]map[string]int64) {
+func (t *reservations) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]map[string]int64) {
 	landed, left := int32(0), w.pods // still expected
 	a, g := t.ledger.App(w.app), t.ledger.Group(w.group)
 	if g != nil {
@@ -53,10 +53,10 @@ func (t *Translator) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		open, n := w.nodes[name], t.ledger.Node(name)
 		if w.again[name] > 0 {
-			if r.Again == nil {
-				r.Again = map[string]int32{}
+			if r.ReplannedOn == nil {
+				r.ReplannedOn = map[string]int32{}
 			}
-			r.Again[name] += w.again[name]
+			r.ReplannedOn[name] += w.again[name]
 		}
 		if n == nil {
 			gaps = append(gaps, gap{open, &r.NoNode})
@@ -87,7 +87,7 @@ func (t *Translator) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]
 		*gap.into += k
 		left -= k
 	}
-	r.Landed += landed
+	r.Placed += landed
 	if g != nil {
 		r.Elsewhere += int32(g.Pods()) - landed
 	}
@@ -95,7 +95,7 @@ func (t *Translator) reportOn(r *PlanReport, w *planned, rooms map[*ledger.Node]
 
 // fitting returns how many of a workload's pods fit on a node, next to the reservations of
 // others. It subtracts them from the room.
-func (t *Translator) fitting(n *ledger.Node, w *planned, want int32, rooms map[*ledger.Node]map[string]int64) int32 {
+func (t *reservations) fitting(n *ledger.Node, w *planned, want int32, rooms map[*ledger.Node]map[string]int64) int32 {
 	if rooms[n] == nil {
 		rooms[n] = t.room(n)
 		for _, other := range n.Reservations() {

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
+	"github.com/sigma-scheduler/sigma/plugins/pricelist"
 )
 
 // CostAnnotation of a node is its cost an hour, in the currency of the prices.
@@ -24,10 +26,12 @@ const (
 )
 
 // Prices give the cost of nodes an hour: by a node's annotation, else by the first line of a file that
-// matches it, else by a linear model of cpu, memory and GPUs. nil has no file.
+// matches it, else by the built-in list of prices if it counts, else by a linear model of cpu, memory and GPUs. nil has
+// no file and no list.
 type Prices struct {
 	Currency string // of the file; USD where it names none
 	list     []trace.NodePrice
+	builtIn  bool
 }
 
 // ReadPrices reads a file of node prices, see [trace.ReadNodePrices]; "" = no file.
@@ -39,7 +43,19 @@ func ReadPrices(path string) (*Prices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Prices{cmp.Or(currency, "USD"), list}, nil
+	return &Prices{Currency: cmp.Or(currency, "USD"), list: list}, nil
+}
+
+// WithList returns prices that take the built-in list where the file has no line. It is in USD: prices in
+// another currency stay as they are.
+func (p *Prices) WithList() *Prices {
+	switch {
+	case p == nil:
+		return &Prices{Currency: "USD", builtIn: true}
+	case p.Currency != "USD":
+		return p
+	}
+	return &Prices{Currency: p.Currency, list: p.list, builtIn: true}
 }
 
 // Unit returns the currency of hourly costs; "" without a file.
@@ -57,6 +73,7 @@ type PriceSource string
 const (
 	ByAnnotation PriceSource = "annotation"
 	ByFile       PriceSource = "file"
+	ByList       PriceSource = "built-in list"
 	ByModel      PriceSource = "model"
 )
 
@@ -69,19 +86,75 @@ func (p *Prices) Of(n *v1.Node) (float64, PriceSource) {
 	if v, err := strconv.ParseFloat(n.Annotations[CostAnnotation], 64); err == nil && v > 0 && v <= mostCost {
 		return v, ByAnnotation
 	}
-	if p != nil {
-		at := trace.NodePrice{
-			InstanceType: firstLabel(n, v1.LabelInstanceTypeStable, v1.LabelInstanceType),
-			CapacityType: capacityType(n),
-			Region:       firstLabel(n, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaRegion),
-		}
-		for _, q := range p.list {
-			if fits(q.InstanceType, at.InstanceType) && fits(q.CapacityType, at.CapacityType) && fits(q.Region, at.Region) {
-				return q.PerHour, ByFile
-			}
-		}
+	if q := p.line(n); q != nil {
+		return q.PerHour, ByFile
+	}
+	if price, ok := p.listed(n); ok {
+		return price.PerHour, ByList
 	}
 	return model(n), ByModel
+}
+
+// line is the first line of the file that is for a node; nil = none is.
+func (p *Prices) line(n *v1.Node) *trace.NodePrice {
+	if p == nil {
+		return nil
+	}
+	instance, capacity, region := InstanceType(n), CapacityType(n), Region(n)
+	i := slices.IndexFunc(p.list, func(q trace.NodePrice) bool {
+		return fits(q.InstanceType, instance) && fits(q.CapacityType, capacity) && fits(q.Region, region)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &p.list[i]
+}
+
+// OfType returns the cost of a node an hour by its instance type: by a line of the file that names it, or by the built-in
+// list. ok is false where a line for any type is before it, or neither has a price.
+func (p *Prices) OfType(n *v1.Node) (cost float64, ok bool) {
+	if q := p.line(n); q != nil {
+		return q.PerHour, q.InstanceType != ""
+	}
+	price, ok := p.listed(n)
+	return price.PerHour, ok
+}
+
+// InstanceType is the instance type of a node; "" = it has no label of it.
+func InstanceType(n *v1.Node) string {
+	return firstLabel(n, v1.LabelInstanceTypeStable, v1.LabelInstanceType)
+}
+
+// Region is the region of a node; "" = it has no label of it.
+func Region(n *v1.Node) string {
+	return firstLabel(n, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaRegion)
+}
+
+// listed returns the price of a node in the built-in list. Google prices GPUs apart from its types: they cost as in the
+// linear model. The list is of Linux: a node of another system has no price in it.
+func (p *Prices) listed(n *v1.Node) (price pricelist.Price, ok bool) {
+	if system := n.Labels[v1.LabelOSStable]; p == nil || !p.builtIn || system != "" && system != string(v1.Linux) {
+		return price, false
+	}
+	has := n.Status.Capacity
+	instance := InstanceType(n)
+	price, ok = pricelist.Of(pricelist.Node{
+		ProviderID: n.Spec.ProviderID, Type: instance, Region: Region(n), Spot: CapacityType(n) == "spot",
+		Cores: float64(podspec.Milli(has.Cpu())) / 1000, GiB: float64(podspec.Value(has.Memory())) / (1 << 30),
+	})
+	if ok && pricelist.ProviderOf(n.Spec.ProviderID, instance) == pricelist.Google {
+		price.PerHour += gpuHours(has)
+	}
+	return price, ok
+}
+
+// Origin returns the source of a node's price in the built-in list, as text; "" = it has another source.
+func (p *Prices) Origin(n *v1.Node) string {
+	if _, by := p.Of(n); by != ByList {
+		return ""
+	}
+	price, _ := p.listed(n)
+	return price.Source
 }
 
 func fits(asked, is string) bool { return asked == "" || asked == is }
@@ -96,9 +169,12 @@ func firstLabel(n *v1.Node, keys ...string) string {
 	return ""
 }
 
-// capacityType returns on-demand, spot or reserved by the labels of Karpenter, EKS, GKE and AKS; on-demand
+// Spot is the capacity type of nodes that may be taken away.
+const Spot = "spot"
+
+// CapacityType returns on-demand, spot or reserved by the labels of Karpenter, EKS, GKE and AKS; on-demand
 // without them.
-func capacityType(n *v1.Node) string {
+func CapacityType(n *v1.Node) string {
 	switch strings.ToLower(strings.ReplaceAll(firstLabel(n, "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"), "_", "-")) {
 	case "spot":
 		return "spot"
@@ -112,6 +188,16 @@ func capacityType(n *v1.Node) string {
 	return "on-demand"
 }
 
+// gpuHours returns the cost of GPUs an hour in the linear model.
+func gpuHours(has v1.ResourceList) (sum float64) {
+	for name, quantity := range has {
+		if strings.HasSuffix(string(name), "/gpu") {
+			sum += float64(float64(podspec.Value(&quantity)) * gpuHour)
+		}
+	}
+	return sum
+}
+
 // model is the linear model, to three digits: machines of one type report some kB more or less.
 func model(n *v1.Node) float64 {
 	has := n.Status.Capacity
@@ -120,11 +206,7 @@ func model(n *v1.Node) float64 {
 	}
 	memory := has[v1.ResourceMemory]
 	sum := float64(float64(podspec.Milli(has.Cpu()))/1000*cpuHour) + float64(float64(podspec.Value(&memory))/(1<<30)*gibHour)
-	for name, quantity := range has {
-		if strings.HasSuffix(string(name), "/gpu") {
-			sum += float64(float64(podspec.Value(&quantity)) * gpuHour)
-		}
-	}
+	sum += gpuHours(has)
 	if sum = min(sum, mostCost); !(sum > 0) {
 		return 1
 	}

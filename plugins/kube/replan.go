@@ -43,7 +43,7 @@ func unready(n *ledger.Node) bool {
 
 // losses lists the lost places: on nodes that were there and have been removed, cordoned or become
 // unready, and on existing nodes that have no room or refuse the pods.
-func (t *Translator) losses(book *planBook, now float64) (list []loss, pods int32) {
+func (t *reservations) losses(book *planBook, now float64) (list []loss, pods int32) {
 	for _, p := range book.plans {
 		if !p.inForce(now) {
 			continue
@@ -89,7 +89,7 @@ func (t *Translator) losses(book *planBook, now float64) (list []loss, pods int3
 // replan plans the pods that have lost their places again, around all running and reserved pods.
 // When some find no place, it tries to replan some reservations of the same plans too. Pods that
 // find no place then are retried later.
-func (t *Translator) replan(book *planBook, now float64) {
+func (t *reservations) replan(book *planBook, now float64) {
 	lost, pods := t.losses(book, now)
 	if pods == 0 || pods == book.failed.pods && now >= book.failed.at && now < book.failed.at+retryAfter {
 		return
@@ -116,7 +116,7 @@ func (t *Translator) replan(book *planBook, now float64) {
 
 // loosen adds reservations of the same plans on the few nodes with the most room to the losses:
 // there they may be in the way.
-func (t *Translator) loosen(lost []loss) []loss {
+func (t *reservations) loosen(lost []loss) []loss {
 	const most = 16 // nodes
 	lost = slices.Clone(lost)
 	at := map[*planned]int{}
@@ -126,7 +126,7 @@ func (t *Translator) loosen(lost []loss) []loss {
 	}
 	var nodes []*ledger.Node
 	free := map[*ledger.Node]float64{}
-	for n := range t.ledger.Held() {
+	for n := range t.ledger.ReservedNodes() {
 		if slices.ContainsFunc(t.plans().on[n.Name()], func(w *planned) bool { return plans[w.plan] && !unready(n) }) {
 			nodes, free[n] = append(nodes, n), t.share(n)
 		}
@@ -151,7 +151,7 @@ func (t *Translator) loosen(lost []loss) []loss {
 }
 
 // share returns the least share of a node's cpu and memory that is neither used nor reserved.
-func (t *Translator) share(n *ledger.Node) float64 {
+func (t *reservations) share(n *ledger.Node) float64 {
 	room, capacity, least := t.room(n), n.Machine().Capacity, 1.
 	for _, r := range n.Reservations() {
 		for dim, need := range r.App.Spec().Demand {
@@ -168,7 +168,7 @@ func (t *Translator) share(n *ledger.Node) float64 {
 
 // pack finds places for the losses: for each the pods by node, and the number of pods
 // without one.
-func (t *Translator) pack(lost []loss) (found []map[string]int32, left int64) {
+func (t *reservations) pack(lost []loss) (found []map[string]int32, left int64) {
 	columns := t.ledger.Columns()
 	inst := *columns.Instance()
 	inst.Apps, inst.Machines = slices.Clone(inst.Apps), nil
@@ -215,7 +215,7 @@ func (t *Translator) pack(lost []loss) (found []map[string]int32, left int64) {
 
 // entries returns the pods on a node and those that room is reserved for, without those that are
 // to be replanned.
-func (t *Translator) entries(n *ledger.Node, inst *binpack.Instance, lost []loss, of map[int32]int) []binpack.Entry {
+func (t *reservations) entries(n *ledger.Node, inst *binpack.Instance, lost []loss, of map[int32]int) []binpack.Entry {
 	counts := map[int32]int32{} // by app
 	for _, p := range n.Pods() {
 		counts[t.ledger.AppIndex(p.App().Name())]++

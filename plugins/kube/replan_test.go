@@ -87,7 +87,7 @@ func TestPlannedAgain(t *testing.T) {
 			tt.lose(w)
 			w.ReviewPlans(1001)
 			require.Equal(t, tt.want, w.reserved())
-			for n := range w.ledger.Held() {
+			for n := range w.ledger.ReservedNodes() {
 				require.InDelta(t, deadline, n.Reservations()[0].Until, 0)
 				require.Equal(t, "PlacementPlan/site", n.Reservations()[0].By)
 			}
@@ -95,15 +95,15 @@ func TestPlannedAgain(t *testing.T) {
 			slices.Sort(reasons)
 			require.Equal(t, tt.reasons, reasons)
 			r := w.Report(plan)
-			require.Equal(t, tt.again, r.Again)
+			require.Equal(t, tt.again, r.ReplannedOn)
 			require.Zero(t, r.NoNode+r.Cordoned+r.NoRoom+r.Refused)
 			w.ReviewPlans(1002)
 			require.Empty(t, w.reasons(), "nothing more is to be done")
 
 			// What was planned again lands as planned, and the place that was lost stays closed.
 			w.Decide(webPod("web-2", ""), "c", &ledger.Decision{Cause: ledger.CausePlanned})
-			landed := w.Report(plan).Landed
-			require.Equal(t, r.Landed+1, landed)
+			landed := w.Report(plan).Placed
+			require.Equal(t, r.Placed+1, landed)
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestNoPlaceToPlanAgain(t *testing.T) {
 	w.RemoveNode("b")
 	w.ReviewPlans(1001)
 	require.Equal(t, map[string]string{"a": webs(1)}, w.reserved())
-	require.Equal(t, kube.PlanReport{Pods: 4, Landed: 1, Reserved: 1, HasRoom: 1, NoNode: 2}, w.Report(plan))
+	require.Equal(t, kube.PlanReport{Pods: 4, Placed: 1, Reserved: 1, HasRoom: 1, NoNode: 2}, w.Report(plan))
 	w.SetNode(sized("d", 2), nil)
 	w.ReviewPlans(1002)
 	require.Equal(t, map[string]string{"a": webs(1)}, w.reserved(), "a try each second would cost too much")
@@ -178,7 +178,7 @@ func TestSmallRepack(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "1 default/Deployment/large@cpu=3;", "b": webs(1)}, w.reserved())
 	require.Equal(t, []string{"a 1 replanned"}, w.reasons())
 	r := w.Report(plan)
-	require.Equal(t, map[string]int32{"a": 1, "b": 1}, r.Again)
+	require.Equal(t, map[string]int32{"a": 1, "b": 1}, r.ReplannedOn)
 	require.EqualValues(t, 2, r.Replanned())
 }
 
@@ -224,7 +224,7 @@ func TestPlannedAgainAlike(t *testing.T) {
 		w.RemoveNode("x-1")
 		w.RemoveNode("n-03")
 		w.ReviewPlans(1001)
-		require.NotEmpty(t, w.Report(w.Plans()[0]).Again)
+		require.NotEmpty(t, w.Report(w.Plans()[0]).ReplannedOn)
 		if got := w.emitted(); first == nil {
 			first = got
 		} else {

@@ -47,13 +47,13 @@ func (s served) has(names []string) bool {
 	return len(names) == len(s)
 }
 
-func (t *Translator) served() served {
+func (t *view) served() served {
 	s, _ := t.ledger.ServedObjects.(served)
 	return s
 }
 
 // Served returns the served resources that were set last, sorted.
-func (t *Translator) Served() []string { return slices.Sorted(maps.Keys(t.served())) }
+func (t *view) Served() []string { return slices.Sorted(maps.Keys(t.served())) }
 
 // SetServed replaces the served resources. The list has no name twice.
 func (t *Translator) SetServed(names []string) {
@@ -106,7 +106,7 @@ func (t *Translator) countServed(before, after any) {
 }
 
 // demand returns the pod's requests in the policy's dimensions.
-func (t *Translator) demand(p *v1.Pod) map[string]int64 {
+func (t *view) demand(p *v1.Pod) map[string]int64 {
 	demand := podspec.Demand(p)
 	if s := t.served(); len(s) > 0 {
 		maps.DeleteFunc(demand, func(dim string, _ int64) bool { return s.leavesOut(dim) })
@@ -114,8 +114,8 @@ func (t *Translator) demand(p *v1.Pod) map[string]int64 {
 	return demand
 }
 
-// LeftOut lists the resources that a pod requests and no policy sees.
-func (t *Translator) LeftOut(p *v1.Pod) []string {
+// IgnoredResources lists the resources that a pod requests and no policy sees.
+func (t *view) IgnoredResources(p *v1.Pod) []string {
 	seen := t.demand(p)
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(podspec.Demand(p))), func(dim string) bool {
 		_, ok := seen[dim]

@@ -52,8 +52,8 @@ func TestServedResourceIsLeftOut(t *testing.T) {
 	require.Equal(t, []string{"app " + trainApp, "place default/stands " + trainApp + " a"}, w.emitted())
 	require.Equal(t, trainApp, w.Arrive(waits).Name())
 	require.True(t, w.fits(trainApp))
-	require.Equal(t, []string{gpu}, w.LeftOut(waits))
-	require.Empty(t, w.LeftOut(web("web-2")))
+	require.Equal(t, []string{gpu}, w.IgnoredResources(waits))
+	require.Empty(t, w.IgnoredResources(web("web-2")))
 	w.SetServed([]string{"example.com/other", gpu})
 	require.Empty(t, w.emitted(), "the same again")
 	require.Equal(t, []string{gpu, "example.com/other"}, w.Served())
@@ -62,7 +62,7 @@ func TestServedResourceIsLeftOut(t *testing.T) {
 	w.SetNode(nodeOf("c", offering("8")), nil)
 	require.Equal(t, []string{"node c", "place default/stands " + gpuApp + " a"}, w.emitted())
 	require.Equal(t, gpuApp, w.Arrive(waits).Name())
-	require.Empty(t, w.LeftOut(waits))
+	require.Empty(t, w.IgnoredResources(waits))
 	w.SetNode(nodeOf("b", offering("8")), nil) // a second one
 	w.SetNode(nodeOf("b"), nil)
 	w.RemoveNode("b")
@@ -94,7 +94,7 @@ func TestServedResourceIsForecast(t *testing.T) {
 	w.SetNode(nodeOf("a"), nil)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "train"}}
 	d.Spec.Replicas, d.Spec.Template.Spec = new(int32(3)), train("x", "2").Spec
-	declared := &kube.Declared{Deployments: []*appsv1.Deployment{d}}
+	declared := &kube.Declarations{Deployments: []*appsv1.Deployment{d}}
 	w.Forecast(declared, 0)
 	require.Empty(t, w.ledger.Expected())
 	w.SetServed([]string{gpu})

@@ -27,7 +27,7 @@ func TestTwoTenantsShareTheForecast(t *testing.T) {
 	announced := own("announced", "2", 1)
 	announced.Annotations = map[string]string{kube.ExpectedAnnotation: "2147483647"}
 	others := []*appsv1.Deployment{deployment("web", new(int32(3)))}
-	w.Forecast(&kube.Declared{Deployments: append(others, own("wide", "1", math.MaxInt32), announced)}, 0)
+	w.Forecast(&kube.Declarations{Deployments: append(others, own("wide", "1", math.MaxInt32), announced)}, 0)
 	got := w.expected()
 	require.Equal(t, 3., got["default/Deployment/web@cpu=1"])
 	cores := got["a/Deployment/wide@cpu=1"] + 2*got["a/Deployment/announced@cpu=2"]
@@ -36,7 +36,7 @@ func TestTwoTenantsShareTheForecast(t *testing.T) {
 	require.Greater(t, got["a/Deployment/announced@cpu=2"], 20., "both are lowered alike")
 
 	// A workload counts at once when it is new, and no more then.
-	w.ForecastNew(&kube.Declared{Deployments: []*appsv1.Deployment{own("new", "1", math.MaxInt32), deployment("small", new(int32(2)))}})
+	w.ForecastNew(&kube.Declarations{Deployments: []*appsv1.Deployment{own("new", "1", math.MaxInt32), deployment("small", new(int32(2)))}})
 	require.Equal(t, 128., w.expected()["a/Deployment/new@cpu=1"])
 	require.Equal(t, 2., w.expected()["default/Deployment/small@cpu=1"])
 }
@@ -46,7 +46,7 @@ func TestTwoTenantsLongAnnotations(t *testing.T) {
 	long := strings.Repeat("é\n", 100_000)
 	d := deployment("web", nil)
 	d.Annotations = map[string]string{kube.WindowAnnotation: long, kube.ExpectedAnnotation: long}
-	faults := newWorld(t).Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{d}}, 0)
+	faults := newWorld(t).Forecast(&kube.Declarations{Deployments: []*appsv1.Deployment{d}}, 0)
 	require.Len(t, faults, 2)
 	for _, f := range faults {
 		require.Less(t, len(f.Text), 400)

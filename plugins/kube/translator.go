@@ -15,17 +15,32 @@ import (
 // the objects that may have to be translated again. It serves one goroutine.
 type Translator struct {
 	Prices *Prices // may be set before the first node
+	reservations
+}
 
+// view reads pods as a policy sees them.
+type view struct {
 	appLabel string
 	ledger   *ledger.Ledger
 	emit     func(*ledger.Event)
+}
+
+// rulings find the rules that are broken, or would be.
+type rulings struct{ view }
+
+// reservations keep room on nodes for the pods of plans and chains.
+type reservations struct {
+	rulings
+	ensureApp func(*v1.Pod) *ledger.AppEntry // of the Translator
 }
 
 // NewTranslator returns a translator for a ledger that has a start. emit must apply
 // each event to that ledger before it returns; it may drop an event that the ledger
 // refuses.
 func NewTranslator(appLabel string, l *ledger.Ledger, emit func(*ledger.Event)) *Translator {
-	return &Translator{appLabel: appLabel, ledger: l, emit: emit}
+	t := &Translator{reservations: reservations{rulings: rulings{view{appLabel: appLabel, ledger: l, emit: emit}}}}
+	t.ensureApp = t.EnsureApp
+	return t
 }
 
 // An item is a pod as a policy sees it: one of an app, which is all pods of a group
@@ -36,7 +51,7 @@ type item struct {
 	selector   *podspec.Selector
 }
 
-func (t *Translator) item(p *v1.Pod) item {
+func (t *view) item(p *v1.Pod) item {
 	i := item{group: podspec.Group(p, t.appLabel), demand: t.demand(p), selector: podspec.NewSelector(p)}
 	i.app = i.group + "@" + podspec.Size(i.demand)
 	if i.selector.ID != "" {
@@ -82,7 +97,7 @@ func (t *Translator) emitApp(name string, c *constraints, selector string, deman
 	}})
 }
 
-func (t *Translator) nodesByName() []*ledger.Node {
+func (t *view) nodesByName() []*ledger.Node {
 	return slices.SortedFunc(t.ledger.Nodes(), func(a, b *ledger.Node) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
@@ -195,8 +210,8 @@ func (t *Translator) RemoveNode(nodeName string) {
 	}
 }
 
-// LoseNode is RemoveNode for a node whose deletion an informer reported. A new one of its name is kept.
-func (t *Translator) LoseNode(object *v1.Node) {
+// DeleteNode is RemoveNode for a node whose deletion an informer reported. A new one of its name is kept.
+func (t *Translator) DeleteNode(object *v1.Node) {
 	if n := t.ledger.Node(object.Name); n != nil && n.Object.(*v1.Node).UID == object.UID {
 		t.RemoveNode(object.Name)
 	}

@@ -367,7 +367,7 @@ func (h *history) change(t *testing.T, w *world) {
 		w.SetServed(h.served)
 		return
 	case h.Chance(.05):
-		w.Forecast(&kube.Declared{}, time.Minute)
+		w.Forecast(&kube.Declarations{}, time.Minute)
 		return
 	case len(here) > 0 && h.Chance(.1): // to another node, in one of two orders
 		p := here[0]

@@ -38,7 +38,7 @@ func texts(faults []kube.Fault) []string {
 func TestWindows(t *testing.T) {
 	w := newWorld(t)
 	from := float64(time.Date(2026, 5, 4, 8, 0, 0, 0, time.UTC).Unix())
-	d := &kube.Declared{
+	d := &kube.Declarations{
 		Deployments: []*appsv1.Deployment{planned("web", kube.WindowAnnotation, morning), planned("other")},
 		Jobs:        []*batchv1.Job{{ObjectMeta: planned("load", kube.WindowAnnotation, morning).ObjectMeta, Spec: batchv1.JobSpec{Template: template("1")}}},
 	}
@@ -78,7 +78,7 @@ func TestWindowFaults(t *testing.T) {
 	} {
 		t.Run(tt.annotation+" "+tt.text, func(t *testing.T) {
 			w := newWorld(t)
-			faults := w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{planned("web", tt.annotation, tt.text)}}, 0)
+			faults := w.Forecast(&kube.Declarations{Deployments: []*appsv1.Deployment{planned("web", tt.annotation, tt.text)}}, 0)
 			require.Len(t, faults, 1)
 			require.Contains(t, faults[0].String(), "default/Deployment/web: the annotation "+tt.annotation+` "`+tt.text+`" is ignored: `+tt.why)
 			require.Equal(t, "apps/v1", faults[0].Workload.APIVersion)
@@ -98,7 +98,7 @@ func TestWindowsOfOneApp(t *testing.T) {
 	blue, green, grey := labelled("blue", kube.WindowAnnotation, morning), labelled("green", kube.WindowAnnotation, morning), labelled("grey")
 	w := newWorld(t)
 	w.Translator = kube.NewTranslator("app", w.ledger, w.book)
-	require.Empty(t, w.Forecast(&kube.Declared{Deployments: []*appsv1.Deployment{blue, green, grey}}, 0))
+	require.Empty(t, w.Forecast(&kube.Declarations{Deployments: []*appsv1.Deployment{blue, green, grey}}, 0))
 	require.Len(t, w.ledger.Windows(), 1)
 	require.Contains(t, w.ledger.Windows(), "default/web")
 
@@ -107,7 +107,7 @@ func TestWindowsOfOneApp(t *testing.T) {
 		require.Equal(t, []string{
 			"default/Deployment/blue: the annotation sigma-scheduler.io/window is ignored: another workload of the app default/web has another window",
 			"default/Deployment/green: the annotation sigma-scheduler.io/window is ignored: another workload of the app default/web has another window",
-		}, texts(w.Forecast(&kube.Declared{Deployments: list}, 0)))
+		}, texts(w.Forecast(&kube.Declarations{Deployments: list}, 0)))
 		require.Empty(t, w.ledger.Windows())
 	}
 }
@@ -115,7 +115,7 @@ func TestWindowsOfOneApp(t *testing.T) {
 // The annotation overrides replicas and autoscalers.
 func TestExpectedIsDeclared(t *testing.T) {
 	w := newWorld(t)
-	d := &kube.Declared{
+	d := &kube.Declarations{
 		Deployments: []*appsv1.Deployment{planned("web", kube.ExpectedAnnotation, "40"), planned("other")},
 		Autoscalers: []*autoscalingv2.HorizontalPodAutoscaler{{ObjectMeta: meta("any"), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"}, MaxReplicas: 10,

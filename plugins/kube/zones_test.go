@@ -42,7 +42,7 @@ func TestRulesByZone(t *testing.T) {
 		k := w.Check(pod(app, "new"), time.Time{})
 		require.NotNil(t, k)
 		for _, n := range nodes {
-			list = append(list, k.Refuses(n))
+			list = append(list, k.Refusal(n))
 		}
 		return list
 	}
@@ -82,9 +82,9 @@ func TestRulesByZone(t *testing.T) {
 	// Preemption: without the pods in the way, also those on other nodes of the zone.
 	k := w.Check(pod("web", "new"), time.Time{})
 	less := k.Clone()
-	w.With(less, pod("db", "db-1"), "a2", -1)
-	require.Empty(t, less.Refuses("a1"))
-	require.Equal(t, excludes, k.Refuses("a1"))
+	w.Adjust(less, pod("db", "db-1"), "a2", -1)
+	require.Empty(t, less.Refusal("a1"))
+	require.Equal(t, excludes, k.Refusal("a1"))
 }
 
 // A rule with afterMinutes no longer binds a pod that has waited so long, and others do.
@@ -108,9 +108,9 @@ func TestRulesGiveWay(t *testing.T) {
 	for minutes, want := range map[int][3]string{0: {one, one, ""}, 4: {one, one, ""}, 5: {"", two, one}, 60: {"", two, one}} {
 		now := born.Add(time.Duration(minutes) * time.Minute)
 		k := w.Check(pod("new"), now)
-		require.Equal(t, want, [3]string{k.Refuses("a"), k.Refuses("b"), w.GaveWay(pod("new"), "a", now)}, minutes)
-		require.Empty(t, w.GaveWay(pod("new"), "b", now))
-		at, ok := k.GivesWay(pod("new"))
+		require.Equal(t, want, [3]string{k.Refusal("a"), k.Refusal("b"), w.ExpiredRule(pod("new"), "a", now)}, minutes)
+		require.Empty(t, w.ExpiredRule(pod("new"), "b", now))
+		at, ok := k.Expiry(pod("new"))
 		require.Equal(t, minutes < 5, ok)
 		if ok {
 			require.Equal(t, born.Add(5*time.Minute), at)
@@ -118,7 +118,7 @@ func TestRulesGiveWay(t *testing.T) {
 	}
 	w.SetRules([]*kube.Rule{soft(1, 5)})
 	k := w.Check(pod("new"), born.Add(time.Hour))
-	require.Equal(t, [2]string{"", one}, [2]string{k.Refuses("b"), w.GaveWay(pod("new"), "b", born.Add(time.Hour))})
+	require.Equal(t, [2]string{"", one}, [2]string{k.Refusal("b"), w.ExpiredRule(pod("new"), "b", born.Add(time.Hour))})
 }
 
 // plainRules is what rules forbid, counted from the pods that stand.
@@ -132,7 +132,7 @@ type plainRules struct {
 // reservedIn counts the pods of an app that room is reserved for in a zone.
 func (w *world) reservedIn(zones map[string]string) func(app, zone string) int32 {
 	return func(app, zone string) (pods int32) {
-		for n := range w.ledger.Held() {
+		for n := range w.ledger.ReservedNodes() {
 			for _, r := range n.Reservations() {
 				if zones[n.Name()] == zone && strings.HasSuffix(r.App.Group().Name(), "/"+app) {
 					pods += r.Pods
@@ -246,15 +246,15 @@ func TestChecksAgreeWithPlainRules(t *testing.T) {
 			case 5:
 				p := podOf("chain", ownedBy("Deployment", "web"), labelled("app", "web"), requests("cpu", "1m"))
 				c := kube.NewChain("test", 1e9, []kube.Place{{Pod: p, Node: n}}, "")
-				w.Begin(c, float64(step))
-				defer w.End(c, 1e9)
+				w.Reserve(c, float64(step))
+				defer w.Release(c, 1e9)
 			default:
 				app := apps[rng.IntN(4)]
 				p := podOf(fmt.Sprint(app, "-", seed, "-", step), ownedBy("Deployment", app), labelled("app", app), requests("cpu", "1m"))
 				k := w.Check(p, time.Time{})
 				for _, n := range nodes {
 					asked++
-					open := k == nil || !strings.HasPrefix(k.Refuses(n), "placement rule ") // but perhaps reserved
+					open := k == nil || !strings.HasPrefix(k.Refusal(n), "placement rule ") // but perhaps reserved
 					require.Equal(t, m.allows(app, n), open, "seed %d step %d: %s on %s: %v", seed, step, app, n, m.rules)
 					if !open {
 						refused++
@@ -263,7 +263,7 @@ func TestChecksAgreeWithPlainRules(t *testing.T) {
 						}
 					}
 				}
-				if k == nil || k.Refuses(n) == "" {
+				if k == nil || k.Refusal(n) == "" {
 					m.on[n] = append(slices.Clone(m.on[n]), at(p, n))
 					set(n)
 				}

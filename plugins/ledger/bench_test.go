@@ -105,7 +105,7 @@ func benchmarkDecision(b *testing.B, l *ledger.Ledger, apps []string) {
 		b.StopTimer()
 		passed = l.Fits(app, passed[:0])
 		b.StartTimer()
-		infeasible, extra := l.Differ(app, passed)
+		infeasible, extra := l.FilterDifferences(app, passed)
 		var err error
 		ranked, err = l.Rank(ledger.Primary, app, passed, 2, ranked)
 		if err != nil || len(ranked) == 0 || len(infeasible)+len(extra) > 0 {

@@ -14,7 +14,7 @@ var ErrNoPolicy = errors.New("no policy is loaded")
 
 // Columns brings the columns up to date and returns them. They must not be changed
 // and are valid until the next event.
-func (l *Ledger) Columns() *binpack.State {
+func (l *columns) Columns() *binpack.State {
 	if !l.ready() {
 		l.rebuild()
 	} else if l.compiled < len(l.rules) {
@@ -25,7 +25,7 @@ func (l *Ledger) Columns() *binpack.State {
 
 // MachineIndex returns the index of a node in the columns, -1 when it is not among
 // them: unknown or cordoned.
-func (l *Ledger) MachineIndex(node string) int32 {
+func (l *columns) MachineIndex(node string) int32 {
 	l.Columns()
 	if m, ok := l.machines[node]; ok {
 		return m.index
@@ -34,10 +34,10 @@ func (l *Ledger) MachineIndex(node string) int32 {
 }
 
 // NodeName returns the name of a machine of the columns.
-func (l *Ledger) NodeName(machine int32) string { return l.byIndex[machine].name }
+func (l *columns) NodeName(machine int32) string { return l.byIndex[machine].name }
 
 // AppIndex returns the index of an app in the columns, -1 when it is unknown.
-func (l *Ledger) AppIndex(name string) int32 {
+func (l *columns) AppIndex(name string) int32 {
 	l.Columns()
 	if a, ok := l.apps[name]; ok {
 		return a.index
@@ -82,7 +82,7 @@ func (l *Ledger) Explain(p binpack.Policy, app int32, allowed []int32) (binpack.
 }
 
 // item returns the next pod of an app.
-func (l *Ledger) item(app int32) binpack.Item { return binpack.Item{App: app, Serial: l.placed} }
+func (l *columns) item(app int32) binpack.Item { return binpack.Item{App: app, Serial: l.placed} }
 
 // tellTime sets the elapsed share in the state, if the policy reads a clock.
 func (l *Ledger) tellTime(p binpack.Policy, app int32) {
@@ -95,7 +95,7 @@ func (l *Ledger) tellTime(p binpack.Policy, app int32) {
 // bestFit decides when no other policy can.
 var bestFit = &policyInUse{policy: rule.Fallback{}}
 
-func (l *Ledger) scorer(p *policyInUse) binpack.Scorer {
+func (l *columns) scorer(p *policyInUse) binpack.Scorer {
 	s, ok := l.scorers[p]
 	if !ok {
 		if l.scorers == nil {
@@ -107,19 +107,19 @@ func (l *Ledger) scorer(p *policyInUse) binpack.Scorer {
 	return s
 }
 
-// Usable reports why a policy cannot decide in a live cluster; nil when it can.
-func Usable(object *policy.Object) error {
+// CheckPolicy reports why a policy cannot decide in a live cluster; nil when it can.
+func CheckPolicy(object *policy.Object) error {
 	_, err := usable(object)
 	return err
 }
 
 // Invalidate makes the next query rebuild the columns: a scorer panicked and may
 // have left its caches inconsistent.
-func (l *Ledger) Invalidate() { l.stale = true }
+func (l *columns) Invalidate() { l.stale = true }
 
 // Fits appends to buf the machines that the ledger's own model allows a pod of an app,
 // ascending: amounts, types, limits, rules and spread.
-func (l *Ledger) Fits(app int32, buf []int32) []int32 {
+func (l *columns) Fits(app int32, buf []int32) []int32 {
 	state := l.Columns()
 	for m := range int32(state.Size()) {
 		if l.allows(app, m) {

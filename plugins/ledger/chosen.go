@@ -8,9 +8,9 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
-// Choose returns the event with the file to which the policy of a role leaves its next decision;
+// FileChoice returns the event with the file to which the policy of a role leaves its next decision;
 // nil if the log has it already, or the policy does not choose.
-func (l *Ledger) Choose(role Role) *Event {
+func (l *Ledger) FileChoice(role Role) *Event {
 	c := l.choice(role)
 	if c == nil || sameChoice(c, l.policies[role].chosen) {
 		return nil
@@ -18,9 +18,9 @@ func (l *Ledger) Choose(role Role) *Event {
 	return &Event{Kind: KindChoose, Role: role, Chosen: c}
 }
 
-// Decides returns the level of knowledge on which a role decides now: that of the file that its
+// Knowledge returns the level of knowledge on which a role decides now: that of the file that its
 // policy has chosen, else that of the policy.
-func (l *Ledger) Decides(role Role) binpack.Knowledge {
+func (l *Ledger) Knowledge(role Role) binpack.Knowledge {
 	p, ok := l.policies[role]
 	if !ok {
 		return binpack.K0
@@ -32,19 +32,19 @@ func (l *Ledger) Decides(role Role) binpack.Knowledge {
 	return p.policy.Knowledge()
 }
 
-// Chosen returns the name of the file to which the policy of a role leaves its decisions; "" if no
+// ChosenFile returns the name of the file to which the policy of a role leaves its decisions; "" if no
 // file is chosen yet, or the policy does not choose.
-func (l *Ledger) Chosen(role Role) string {
+func (l *Ledger) ChosenFile(role Role) string {
 	if p, ok := l.policies[role]; ok && p.chosen != nil {
 		return p.chosen.Name
 	}
 	return ""
 }
 
-func sameChoice(a, b *Chosen) bool { return b != nil && a.Name == b.Name && a.Digest == b.Digest }
+func sameChoice(a, b *FileChoice) bool { return b != nil && a.Name == b.Name && a.Digest == b.Digest }
 
 // choice returns the file that the policy of a role chooses in the present state; nil if it does not choose.
-func (l *Ledger) choice(role Role) *Chosen {
+func (l *Ledger) choice(role Role) *FileChoice {
 	p, ok := l.policies[role]
 	if !ok || p.object.Spec.Model != policy.ShippedModel {
 		return nil
@@ -55,7 +55,7 @@ func (l *Ledger) choice(role Role) *Chosen {
 		return p.chosen // of another version's files: the log has its choice
 	}
 	object, emptyLast := policy.ShippedChoice(choice)
-	return &Chosen{Name: choice.Name, Digest: choice.Digest, By: p.digest, EmptyLast: emptyLast, Policy: object}
+	return &FileChoice{Name: choice.Name, Digest: choice.Digest, By: p.digest, EmptyLast: emptyLast, Policy: object}
 }
 
 // setChosen stores the choice of a policy. If the log was written with other shipped files than this
@@ -81,7 +81,7 @@ func (l *Ledger) setChosen(e *Event) error {
 }
 
 // checkChoice compares the logged choice of a policy with its choice here.
-func (l *Ledger) checkChoice(role Role, logged *Chosen) (computed string, ok bool) {
+func (l *Ledger) checkChoice(role Role, logged *FileChoice) (computed string, ok bool) {
 	c := l.choice(role)
 	switch {
 	case c == nil:

@@ -9,10 +9,10 @@ import (
 )
 
 // ready reports whether the columns are those of the present machines and apps.
-func (l *Ledger) ready() bool { return l.state != nil && !l.stale }
+func (l *columns) ready() bool { return l.state != nil && !l.stale }
 
 // known returns the forecast in the order of the columns, nil when there is none.
-func (l *Ledger) known() []float64 {
+func (l *columns) known() []float64 {
 	if len(l.expected) == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ var firstDimensions = []string{"cpu", "memory", "pods"}
 
 // dimensions returns the first ones and those that some app needs. Of too many, those that some machine has take precedence: a
 // pod may request resources of any name.
-func (l *Ledger) dimensions() []string {
+func (l *cluster) dimensions() []string {
 	needed := map[string]bool{}
 	for _, a := range l.apps {
 		for dim, n := range a.spec.Demand {
@@ -53,7 +53,7 @@ func (l *Ledger) dimensions() []string {
 }
 
 // offers reports whether some machine has a resource.
-func (l *Ledger) offers(dim string) bool {
+func (l *cluster) offers(dim string) bool {
 	for _, m := range l.machines {
 		if m.spec.Capacity[dim] > 0 {
 			return true
@@ -64,7 +64,7 @@ func (l *Ledger) offers(dim string) bool {
 
 // rebuild makes new columns of the present machines, apps and rules. The columns
 // depend on these alone, not on the time of the rebuild.
-func (l *Ledger) rebuild() {
+func (l *columns) rebuild() {
 	l.byIndex, l.appAt = l.byIndex[:0], l.appAt[:0]
 	for _, m := range l.machines {
 		m.index = -1
@@ -103,7 +103,7 @@ func (l *Ledger) rebuild() {
 	l.tellForecast()
 }
 
-func (l *Ledger) history() binpack.History {
+func (l *columns) history() binpack.History {
 	h := binpack.History{Placements: l.placed, Departures: l.departed}
 	for _, a := range l.appAt {
 		h.Seen = append(h.Seen, a.seen)
@@ -122,7 +122,7 @@ func (l *Ledger) history() binpack.History {
 
 // instance returns the packing problem of the present machines, apps and rules, in the
 // order of their names. It sets their indices.
-func (l *Ledger) instance() *binpack.Instance {
+func (l *columns) instance() *binpack.Instance {
 	inst := &binpack.Instance{Fleet: binpack.Open, MaxShareOfApp: l.start.MaxShareOfApp}
 	if l.start.Fleet == binpack.Fixed.String() {
 		inst.Fleet = binpack.Fixed
@@ -179,7 +179,7 @@ func (l *Ledger) instance() *binpack.Instance {
 }
 
 // amounts returns those of the columns' dimensions.
-func (l *Ledger) amounts(of map[string]int64) []int64 {
+func (l *columns) amounts(of map[string]int64) []int64 {
 	out := make([]int64, len(l.dims))
 	for d, name := range l.dims {
 		out[d] = of[name]
@@ -187,7 +187,7 @@ func (l *Ledger) amounts(of map[string]int64) []int64 {
 	return out
 }
 
-func (l *Ledger) appOf(a *AppEntry, group int32) binpack.App {
+func (l *columns) appOf(a *AppEntry, group int32) binpack.App {
 	return binpack.App{
 		Name: a.name, Group: group, Demand: l.amounts(a.spec.Demand), Expected: -1, Lifetime: -1,
 		Types: l.types.of(a.spec.Selector, l.closed[a.spec.Selector]), Soft: a.spec.terms(group),

@@ -29,7 +29,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		spec := n.spec
 		list = append(list, &Event{Kind: KindNode, Node: n.name, Machine: &spec})
 	}
-	past := &Past{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}, Opened: map[string]uint64{}}
+	past := &Counters{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}, Opened: map[string]uint64{}}
 	if l.last != nil {
 		past.Last = l.last.name
 	}
@@ -88,7 +88,7 @@ func (p *policyInUse) outsideObject() *policy.Object {
 }
 
 // waiting returns the pods that have no node.
-func (l *Ledger) waiting() (list []*Pod) {
+func (l *cluster) waiting() (list []*Pod) {
 	for _, p := range l.pods {
 		if p.node == nil {
 			list = append(list, p)

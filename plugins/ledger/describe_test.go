@@ -53,14 +53,14 @@ func TestPastIsChecked(t *testing.T) {
 	s := newScene(t, seeded(1))
 	before := s.l.Describe(byUID)
 	for _, tt := range []struct {
-		past *ledger.Past
+		past *ledger.Counters
 		want string
 	}{
 		{nil, "past is missing"},
-		{&ledger.Past{Last: "gone"}, `past.last "gone": the app is unknown`},
-		{&ledger.Past{Arrivals: map[string]int64{"gone": 1}}, "past.arrivals.gone 1: the app is unknown"},
-		{&ledger.Past{LastUsed: map[string]uint64{"gone": 1}}, "past.lastUsed.gone: the node is unknown"},
-		{&ledger.Past{Opened: map[string]uint64{"gone": 1}}, "past.opened.gone: the node is unknown"},
+		{&ledger.Counters{Last: "gone"}, `past.last "gone": the app is unknown`},
+		{&ledger.Counters{Arrivals: map[string]int64{"gone": 1}}, "past.arrivals.gone 1: the app is unknown"},
+		{&ledger.Counters{LastUsed: map[string]uint64{"gone": 1}}, "past.lastUsed.gone: the node is unknown"},
+		{&ledger.Counters{Opened: map[string]uint64{"gone": 1}}, "past.opened.gone: the node is unknown"},
 	} {
 		require.ErrorContains(t, s.l.Apply(&ledger.Event{Kind: ledger.KindPast, Past: tt.past}), tt.want)
 	}

@@ -39,8 +39,8 @@ func (n *Node) Changes() uint64 { return n.changes }
 // A Pod runs on a node or waits for one.
 type Pod struct {
 	Object any
-	// Asked is the time at which a policy last ranked nodes for the pod.
-	Asked time.Time
+	// RankedAt is the time at which a policy last ranked nodes for the pod.
+	RankedAt time.Time
 
 	uid     string
 	app     *AppEntry
@@ -92,8 +92,8 @@ func (a *AppEntry) Spec() *App { return &a.spec }
 // Group returns the group of the app.
 func (a *AppEntry) Group() *Group { return a.group }
 
-// Known returns the number of the app's pods, including waiting ones.
-func (a *AppEntry) Known() int { return a.known }
+// TotalPods returns the number of the app's pods, including waiting ones.
+func (a *AppEntry) TotalPods() int { return a.known }
 
 // Pods returns the number of the app's pods that have a node.
 func (a *AppEntry) Pods() int { return a.pods }
@@ -130,8 +130,8 @@ func (g *Group) Pods() int {
 	return n
 }
 
-// On counts the group's pods on each node that has one, in no order.
-func (g *Group) On() iter.Seq2[*Node, int32] { return maps.All(g.on) }
+// CountsByNode counts the group's pods on each node that has one, in no order.
+func (g *Group) CountsByNode() iter.Seq2[*Node, int32] { return maps.All(g.on) }
 
 // CountOn returns the number of the group's pods on a node.
 func (g *Group) CountOn(n *Node) int32 { return g.on[n] }
@@ -154,10 +154,10 @@ type Selector struct {
 }
 
 // Closed reports whether a node refuses the apps of a selector unless it lists the selector.
-func (l *Ledger) Closed(selector string) bool { return l.closed[selector] }
+func (l *cluster) Closed(selector string) bool { return l.closed[selector] }
 
 // Admits reports whether apps with a selector may use a node.
-func (l *Ledger) Admits(n *Node, selector string) bool {
+func (l *cluster) Admits(n *Node, selector string) bool {
 	return n.spec.Allows(selector, l.closed[selector])
 }
 
@@ -165,38 +165,38 @@ func (l *Ledger) Admits(n *Node, selector string) bool {
 func (s *Selector) ID() string { return s.id }
 
 // Node returns the node of a name, nil when it is unknown.
-func (l *Ledger) Node(name string) *Node { return l.machines[name] }
+func (l *cluster) Node(name string) *Node { return l.machines[name] }
 
 // Nodes returns all nodes, in no order.
-func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.machines) }
+func (l *cluster) Nodes() iter.Seq[*Node] { return maps.Values(l.machines) }
 
 // NodeCount returns the number of nodes.
-func (l *Ledger) NodeCount() int { return len(l.machines) }
+func (l *cluster) NodeCount() int { return len(l.machines) }
 
 // Pod returns the pod of a UID, nil when it is unknown.
-func (l *Ledger) Pod(uid string) *Pod { return l.pods[uid] }
+func (l *cluster) Pod(uid string) *Pod { return l.pods[uid] }
 
 // Pods returns all pods, including waiting ones, in no order.
-func (l *Ledger) Pods() iter.Seq[*Pod] { return maps.Values(l.pods) }
+func (l *cluster) Pods() iter.Seq[*Pod] { return maps.Values(l.pods) }
 
 // Waiting returns the number of waiting pods.
-func (l *Ledger) Waiting() int { return len(l.pods) - l.standing }
+func (l *cluster) Waiting() int { return len(l.pods) - l.standing }
 
 // App returns the app of a name, nil when it is unknown.
-func (l *Ledger) App(name string) *AppEntry { return l.apps[name] }
+func (l *cluster) App(name string) *AppEntry { return l.apps[name] }
 
 // Apps returns all apps, in no order.
-func (l *Ledger) Apps() iter.Seq[*AppEntry] { return maps.Values(l.apps) }
+func (l *cluster) Apps() iter.Seq[*AppEntry] { return maps.Values(l.apps) }
 
 // AppCount returns the number of apps.
-func (l *Ledger) AppCount() int { return len(l.apps) }
+func (l *cluster) AppCount() int { return len(l.apps) }
 
 // Group returns the group of a name, nil when it has no app.
-func (l *Ledger) Group(name string) *Group { return l.groups[name] }
+func (l *cluster) Group(name string) *Group { return l.groups[name] }
 
 // Groups returns the groups that have an app, in the order of their arrival. The list
 // must not be changed.
-func (l *Ledger) Groups() []*Group {
+func (l *cluster) Groups() []*Group {
 	if l.gaps {
 		l.gaps = false
 		l.groupOrder = slices.DeleteFunc(l.groupOrder, func(g *Group) bool { return g == nil })
@@ -208,20 +208,20 @@ func (l *Ledger) Groups() []*Group {
 }
 
 // Selector returns the selector of an ID, nil when no app has it.
-func (l *Ledger) Selector(id string) *Selector { return l.selectors[id] }
+func (l *cluster) Selector(id string) *Selector { return l.selectors[id] }
 
 // Selectors returns the selectors that apps have, in no order.
-func (l *Ledger) Selectors() iter.Seq[*Selector] { return maps.Values(l.selectors) }
+func (l *cluster) Selectors() iter.Seq[*Selector] { return maps.Values(l.selectors) }
 
 // Expected returns the forecast, by app. It must not be changed.
-func (l *Ledger) Expected() map[string]float64 { return l.expected }
+func (l *cluster) Expected() map[string]float64 { return l.expected }
 
 // Undeclared returns the apps with an expected number that no object declares. It must not be changed.
-func (l *Ledger) Undeclared() map[string]bool { return l.undeclared }
+func (l *cluster) Undeclared() map[string]bool { return l.undeclared }
 
 // describe sets an app's specification and files it under its group and its
 // selector.
-func (l *Ledger) describe(a *AppEntry, spec App) {
+func (l *cluster) describe(a *AppEntry, spec App) {
 	before, known := a.spec, a.group != nil
 	a.spec = spec
 	if known && before.Group == spec.Group && before.Selector == spec.Selector {
@@ -249,7 +249,7 @@ func (l *Ledger) describe(a *AppEntry, spec App) {
 
 // unfile removes an app from its group and its selector. A group or selector
 // without an app is forgotten.
-func (l *Ledger) unfile(a *AppEntry, selector string) {
+func (l *cluster) unfile(a *AppEntry, selector string) {
 	l.countPods(a, -1)
 	g := a.group
 	g.apps = slices.DeleteFunc(g.apps, func(b *AppEntry) bool { return a == b })
@@ -270,7 +270,7 @@ func (l *Ledger) unfile(a *AppEntry, selector string) {
 
 // countPods adds the running pods of an app to its group's counts, or subtracts
 // them.
-func (l *Ledger) countPods(a *AppEntry, by int32) {
+func (l *cluster) countPods(a *AppEntry, by int32) {
 	if a.pods == 0 {
 		return
 	}

@@ -27,16 +27,16 @@ type Event struct {
 	Role       Role               `json:"role,omitempty"`
 	Policy     *policy.Object     `json:"policy,omitempty"`  // nil: the role has no policy from now on
 	Outside    *policy.Object     `json:"outside,omitempty"` // replaces it outside of windows, where it reads a clock
-	Chosen     *Chosen            `json:"chosen,omitempty"`
+	Chosen     *FileChoice        `json:"chosen,omitempty"`
 	Windows    map[string]*Window `json:"windows,omitempty"` // per group; nil: no window from now on
 	Reserved   *Reserved          `json:"reserved,omitempty"`
 
-	Pod       string `json:"pod,omitempty"`     // namespace/name
-	UID       string `json:"uid,omitempty"`     // in a recording also of a node
-	Created   int64  `json:"created,omitempty"` // of place and arrive: the pod's creation, in seconds since 1970
-	Arrived   *bool  `json:"arrived,omitempty"` // of place and arrive in a description: the pod's arrival was counted before; nil: the kind determines it
-	Past      *Past  `json:"past,omitempty"`
-	*Decision        // of decide
+	Pod       string    `json:"pod,omitempty"`     // namespace/name
+	UID       string    `json:"uid,omitempty"`     // in a recording also of a node
+	Created   int64     `json:"created,omitempty"` // of place and arrive: the pod's creation, in seconds since 1970
+	Arrived   *bool     `json:"arrived,omitempty"` // of place and arrive in a description: the pod's arrival was counted before; nil: the kind determines it
+	Past      *Counters `json:"past,omitempty"`
+	*Decision           // of decide
 }
 
 // A Kind is the kind of an event.
@@ -128,9 +128,9 @@ func (m *Machine) Allows(selector string, closed bool) bool {
 	return !slices.Contains(m.Refuses, selector)
 }
 
-// List adds a selector to those that the machine admits, if it is closed, or refuses. Like Unlist, it
+// AddSelector adds a selector to those that the machine admits, if it is closed, or refuses. Like RemoveSelectors, it
 // changes no list that another machine may have.
-func (m *Machine) List(selector string, closed bool) {
+func (m *Machine) AddSelector(selector string, closed bool) {
 	list := &m.Refuses
 	if closed {
 		list = &m.Admits
@@ -139,8 +139,8 @@ func (m *Machine) List(selector string, closed bool) {
 	slices.Sort(*list)
 }
 
-// Unlist removes selectors from both lists. It reports whether one was there.
-func (m *Machine) Unlist(gone func(selector string) bool) (had bool) {
+// RemoveSelectors removes selectors from both lists. It reports whether one was there.
+func (m *Machine) RemoveSelectors(gone func(selector string) bool) (had bool) {
 	for _, list := range []*[]string{&m.Refuses, &m.Admits} {
 		if slices.ContainsFunc(*list, gone) {
 			had = true
@@ -152,9 +152,9 @@ func (m *Machine) Unlist(gone func(selector string) bool) (had bool) {
 	return had
 }
 
-// A Past holds the counts that a description of the present leaves out and policies may read: it ends
+// A Counters holds the counts that a description of the present leaves out and policies may read: it ends
 // the description with which a log continues, so that no decision changes.
-type Past struct {
+type Counters struct {
 	Placed   uint64            `json:"placed"`             // placements
 	Departed uint64            `json:"departed"`           // pods that left their machines
 	Last     string            `json:"last,omitempty"`     // app of the latest arrival
@@ -163,8 +163,8 @@ type Past struct {
 	Opened   map[string]uint64 `json:"opened,omitempty"`   // per node: placements when it last took one while empty
 }
 
-// A Chosen is the file to which a policy that chooses among files leaves its decisions.
-type Chosen struct {
+// A FileChoice is the file to which a policy that chooses among files leaves its decisions.
+type FileChoice struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"` // of the file
 	By     string `json:"by"`     // digest of the policy that chooses
@@ -174,10 +174,25 @@ type Chosen struct {
 	Policy *policy.Object `json:"policy"`
 }
 
-// NamingLabels are the keys of [Machine.Labels], the most specific first.
-var NamingLabels = []string{
+// PoolLabels are the keys of [Machine.Labels] that name a node's pool.
+var PoolLabels = []string{
 	"eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "karpenter.sh/nodepool",
-	"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", zoneLabel,
+}
+
+// InstanceLabels are those that name its instance type, the current one first.
+var InstanceLabels = []string{"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
+
+// NamingLabels are the keys of [Machine.Labels].
+var NamingLabels = slices.Concat(PoolLabels, InstanceLabels, []string{zoneLabel})
+
+// First returns the value of the first label that a machine has; "" = none.
+func (m *Machine) First(keys []string) string {
+	for _, key := range keys {
+		if value := m.Labels[key]; value != "" {
+			return value
+		}
+	}
+	return ""
 }
 
 // An App is a set of pods of equal demand.

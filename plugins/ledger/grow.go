@@ -24,7 +24,7 @@ type columnsOf struct {
 
 // addApp adds a new app to the columns. It returns false if they have to be rebuilt
 // instead.
-func (l *Ledger) addApp(a *AppEntry) bool {
+func (l *columns) addApp(a *AppEntry) bool {
 	if !l.ready() || l.dormant[a.spec.Group] || a.spec.byZone() && !l.zoned || len(a.spec.Sends) > 0 || l.sentTo[a.spec.Group] {
 		return false
 	}
@@ -55,7 +55,7 @@ func (l *Ledger) addApp(a *AppEntry) bool {
 }
 
 // addRules adds the rules to the columns that are new since the last call.
-func (l *Ledger) addRules() {
+func (l *columns) addRules() {
 	if list, _ := l.newRules(); len(list) > 0 { // where there are rules by zone, the columns are rebuilt
 		l.state.AddRules(list)
 		l.keepGrowers()
@@ -63,7 +63,7 @@ func (l *Ledger) addRules() {
 }
 
 // newRules returns the rules that the columns lack, between groups that have apps.
-func (l *Ledger) newRules() (list, byZone []binpack.Rule) {
+func (l *columns) newRules() (list, byZone []binpack.Rule) {
 	for _, r := range l.rules[l.compiled:] {
 		a, okA := l.groupAt[r.App]
 		b, okB := l.groupAt[r.Other]
@@ -83,7 +83,7 @@ func (l *Ledger) newRules() (list, byZone []binpack.Rule) {
 }
 
 // keepGrowers forgets the scorers that do not follow new apps and rules.
-func (l *Ledger) keepGrowers() {
+func (l *columns) keepGrowers() {
 	maps.DeleteFunc(l.scorers, func(_ *policyInUse, s binpack.Scorer) bool {
 		_, ok := s.(binpack.Grower)
 		return !ok

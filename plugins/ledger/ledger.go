@@ -14,6 +14,24 @@ import (
 // A Ledger is the state of a cluster after a sequence of events. It serves one
 // goroutine.
 type Ledger struct {
+	columns
+	policies map[Role]*policyInUse
+	clock    float64 // of the query
+
+	// RuleObjects are the objects that the rules were translated from.
+	RuleObjects any
+	// SelectorObjects index the nodes and selectors by the labels that selectors require.
+	SelectorObjects any
+	// ServedObjects are the resources by which demands were left out.
+	ServedObjects any
+	// PlanObjects are the plans that make reservations.
+	PlanObjects any
+	// ReservationObjects are the holds that were computed for the nodes with reservations.
+	ReservationObjects any
+}
+
+// A cluster holds the known objects and the counts of the past.
+type cluster struct {
 	start      Start
 	machines   map[string]*Node
 	apps       map[string]*AppEntry
@@ -27,28 +45,18 @@ type Ledger struct {
 	expected   map[string]float64
 	undeclared map[string]bool   // those of expected that no object declares
 	windows    map[string]Window // by group
-	clock      float64           // of the query
 	pods       map[string]*Pod   // by UID; those with a node, and waiting ones
-	policies   map[Role]*policyInUse
-	placed     uint64 // placements so far
+	placed     uint64            // placements so far
 	departed   uint64
 	standing   int            // pods
 	held       map[*Node]bool // that have reservations
 	last       *AppEntry      // app of the latest arrival
+}
 
-	// RuleObjects are the objects that the rules were translated from.
-	RuleObjects any
-	// SelectorObjects index the nodes and selectors by the labels that selectors require.
-	SelectorObjects any
-	// ServedObjects are the resources by which demands were left out.
-	ServedObjects any
-	// PlanObjects are the plans that make reservations.
-	PlanObjects any
-	// HeldObjects are the holds that were computed for the nodes with reservations.
-	HeldObjects any
-
-	// The columns. They are rebuilt when machines, apps or rules changed; new apps and
-	// rules are added (see grow.go).
+// The columns are a cluster as policies see it. They are rebuilt when machines, apps or rules changed; new apps and
+// rules are added (see grow.go).
+type columns struct {
+	cluster
 	state   *binpack.State
 	stale   bool
 	byIndex []*Node     // [machine of state]
@@ -63,7 +71,7 @@ type policyInUse struct {
 	policy binpack.Policy
 	// Of a policy that chooses among files: the last choice of the log, nil = no choice yet; and
 	// whether the files are not those of this build.
-	chosen  *Chosen
+	chosen  *FileChoice
 	foreign bool
 	// outside replaces it outside of windows; nil = it reads no clock.
 	outside *policyInUse
@@ -77,11 +85,12 @@ func New() *Ledger {
 }
 
 func (l *Ledger) reset(start Start) {
-	*l = Ledger{
+	known := cluster{
 		start: start, machines: map[string]*Node{}, apps: map[string]*AppEntry{}, expected: map[string]float64{}, undeclared: map[string]bool{},
 		groups: map[string]*Group{}, selectors: map[string]*Selector{}, closed: map[string]bool{}, listed: map[string]bool{},
-		windows: map[string]Window{}, pods: map[string]*Pod{}, policies: map[Role]*policyInUse{}, held: map[*Node]bool{}, stale: true,
+		windows: map[string]Window{}, pods: map[string]*Pod{}, held: map[*Node]bool{},
 	}
+	*l = Ledger{columns: columns{cluster: known, stale: true}, policies: map[Role]*policyInUse{}}
 }
 
 // Apply applies an event. An invalid event is an error and changes nothing. The
@@ -90,41 +99,18 @@ func (l *Ledger) Apply(e *Event) error {
 	if l.start.Version == 0 && e.Kind != KindStart {
 		return errors.New("there was no start yet")
 	}
-	switch e.Kind {
-	case KindStart:
-		return l.begin(e)
-	case KindNode:
-		return l.setMachine(e)
-	case KindSelector:
-		return l.setSelector(e)
-	case KindApp:
-		return l.setApp(e)
-	case KindForget:
-		return l.forget(e)
-	case KindRule:
-		return l.setRules(e)
-	case KindForecast:
-		return l.forecast(e.Expected, e.Undeclared)
-	case KindWindow:
-		return l.setWindows(e)
-	case KindPolicy:
-		return l.setPolicy(e)
-	case KindChoose:
-		return l.setChosen(e)
-	case KindArrive:
-		return l.arrival(e)
-	case KindPlace, KindDecide:
-		return l.place(e)
-	case KindFailed, KindRemove:
-		return l.departure(e)
-	case KindReserve:
-		return l.reserve(e)
-	case KindRelease:
-		return l.release(e)
-	case KindPast:
-		return l.setPast(e)
+	if apply, ok := appliers[e.Kind]; ok {
+		return apply(l, e)
 	}
 	return fmt.Errorf("kind %q is unknown", e.Kind)
+}
+
+var appliers = map[Kind]func(*Ledger, *Event) error{
+	KindStart: (*Ledger).begin, KindNode: (*Ledger).setMachine, KindSelector: (*Ledger).setSelector, KindApp: (*Ledger).setApp,
+	KindForget: (*Ledger).forget, KindRule: (*Ledger).setRules, KindForecast: (*Ledger).forecast, KindWindow: (*Ledger).setWindows,
+	KindPolicy: (*Ledger).setPolicy, KindChoose: (*Ledger).setChosen, KindArrive: (*Ledger).arrival, KindPlace: (*Ledger).place,
+	KindDecide: (*Ledger).place, KindFailed: (*Ledger).departure, KindRemove: (*Ledger).departure, KindReserve: (*Ledger).reserve,
+	KindRelease: (*Ledger).release, KindPast: (*Ledger).setPast,
 }
 
 // unitsInOne is the number of units in an amount of 1.
@@ -196,7 +182,7 @@ func (l *Ledger) setSelector(e *Event) error {
 	l.stale = l.stale || len(e.Select.Nodes) > 0 || e.Select.Closed != l.closed[id]
 	if l.listed[id] { // perhaps a node still lists it
 		for _, n := range l.machines {
-			if n.spec.Unlist(func(other string) bool { return other == id }) {
+			if n.spec.RemoveSelectors(func(other string) bool { return other == id }) {
 				n.changes++
 				l.stale = true
 			}
@@ -207,7 +193,7 @@ func (l *Ledger) setSelector(e *Event) error {
 	}
 	for _, name := range e.Select.Nodes {
 		n := l.machines[name]
-		n.spec.List(id, e.Select.Closed)
+		n.spec.AddSelector(id, e.Select.Closed)
 		n.changes++
 		l.listed[id] = true
 	}
@@ -329,7 +315,8 @@ func (l *Ledger) forgetApp(name string) error {
 	return nil
 }
 
-func (l *Ledger) forecast(expected map[string]float64, undeclared []string) error {
+func (l *Ledger) forecast(e *Event) error {
+	expected, undeclared := e.Expected, e.Undeclared
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
 		if n := expected[name]; !(n <= float64(binpack.MaxValue)) {
 			return fmt.Errorf("expected.%s %v: want at most 2^50", name, n)

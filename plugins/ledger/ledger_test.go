@@ -30,8 +30,8 @@ func agree(tb testing.TB, a, b *ledger.Ledger, role ledger.Role, name string, pa
 	tb.Helper()
 	app, other := a.AppIndex(name), b.AppIndex(name)
 	require.Equal(tb, a.Fits(app, nil), b.Fits(other, nil))
-	infeasible, extra := a.Differ(app, passed)
-	otherInfeasible, otherExtra := b.Differ(other, passed)
+	infeasible, extra := a.FilterDifferences(app, passed)
+	otherInfeasible, otherExtra := b.FilterDifferences(other, passed)
 	require.Equal(tb, infeasible, otherInfeasible)
 	require.Equal(tb, extra, otherExtra)
 	for _, r := range []ledger.Role{role, ledger.BestFit} {
@@ -165,7 +165,7 @@ func TestNoPolicy(t *testing.T) {
 	require.Same(t, want, object)
 	require.Equal(t, want.Digest(), digest)
 	require.ErrorContains(t, l.Apply(&ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: shipped(t, "general-k2")}), "spec.knowledge K2")
-	require.ErrorContains(t, ledger.Usable(shipped(t, "hand-k2")), "spec.knowledge K2")
+	require.ErrorContains(t, ledger.CheckPolicy(shipped(t, "hand-k2")), "spec.knowledge K2")
 	object, _ = l.Policy(ledger.Primary)
 	require.Same(t, want, object, "the last good one stays")
 

@@ -2,9 +2,9 @@ package ledger
 
 import "errors"
 
-// Opens reports for a decision that a policy ranked, before it is applied, whether it takes a machine
+// OpensMachine reports for a decision that a policy ranked, before it is applied, whether it takes a machine
 // without pods, and whether Best-Fit would do so, given the same machines.
-func (l *Ledger) Opens(e *Event) (own, bestFit bool, err error) {
+func (l *Ledger) OpensMachine(e *Event) (own, bestFit bool, err error) {
 	if e.Decision == nil || !e.ByPolicy() {
 		return false, false, errors.New("no policy ranked the machines")
 	}

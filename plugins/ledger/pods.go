@@ -27,7 +27,7 @@ func (l *Ledger) arrival(e *Event) error {
 }
 
 // pod returns the pod of a UID and adds it if it is new.
-func (l *Ledger) pod(uid string) *Pod {
+func (l *cluster) pod(uid string) *Pod {
 	p, ok := l.pods[uid]
 	if !ok {
 		p = &Pod{uid: uid}

@@ -7,7 +7,7 @@ import (
 
 // Free returns the free amounts of a node by the columns, and by its capacity minus the demand of its
 // pods and reservations; both empty if they agree, or the columns lack the node or are out of date.
-func (l *Ledger) Free(n *Node) (columns, recount string) {
+func (l *columns) Free(n *Node) (columns, recount string) {
 	if !l.ready() || n.index < 0 {
 		return "", ""
 	}

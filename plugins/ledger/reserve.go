@@ -52,8 +52,8 @@ func (n *Node) ReservedFor(a *AppEntry) Reservation {
 	return Reservation{App: a}
 }
 
-// Reserves reports whether a pod of a group may take a reservation on the node.
-func (n *Node) Reserves(g *Group) bool {
+// HasReservationFor reports whether a pod of a group may take a reservation on the node.
+func (n *Node) HasReservationFor(g *Group) bool {
 	return slices.ContainsFunc(n.reserved, func(r Reservation) bool { return r.App.group == g })
 }
 
@@ -64,15 +64,15 @@ func (n *Node) reservation(app string) (at int, ok bool) {
 // Reserved returns the number of pods of the app that room is reserved for.
 func (a *AppEntry) Reserved() int { return a.reserved }
 
-// Holds reports whether there are reservations.
-func (l *Ledger) Holds() bool { return len(l.held) > 0 }
+// HasReservations reports whether there are reservations.
+func (l *cluster) HasReservations() bool { return len(l.held) > 0 }
 
-// Held returns the nodes with reservations, in no order.
-func (l *Ledger) Held() iter.Seq[*Node] { return maps.Keys(l.held) }
+// ReservedNodes returns the nodes with reservations, in no order.
+func (l *cluster) ReservedNodes() iter.Seq[*Node] { return maps.Keys(l.held) }
 
-// Planned returns the first machine by name, of those that take a pod of an app, that has room
+// ReservedMachine returns the first machine by name, of those that take a pod of an app, that has room
 // reserved for it; -1 if there is none.
-func (l *Ledger) Planned(app int32, passed []int32) int32 {
+func (l *columns) ReservedMachine(app int32, passed []int32) int32 {
 	best := int32(-1)
 	if len(l.held) == 0 {
 		return best
@@ -87,14 +87,14 @@ func (l *Ledger) Planned(app int32, passed []int32) int32 {
 }
 
 // own reports whether room is reserved on a machine for a pod of an app.
-func (l *Ledger) own(app, m int32) bool {
+func (l *columns) own(app, m int32) bool {
 	n := l.byIndex[m]
-	return len(n.reserved) > 0 && n.Reserves(l.appAt[app].group)
+	return len(n.reserved) > 0 && n.HasReservationFor(l.appAt[app].group)
 }
 
 // allows reports whether the ledger's own model allows a pod of an app on a machine: it takes the
 // place of its reservation, or is one more.
-func (l *Ledger) allows(app, m int32) bool { return l.state.Fits(app, m) || l.own(app, m) }
+func (l *columns) allows(app, m int32) bool { return l.state.Fits(app, m) || l.own(app, m) }
 
 // reserve keeps room for more pods. The last deadline of an app on a node counts.
 func (l *Ledger) reserve(e *Event) error {
@@ -124,7 +124,7 @@ func (l *Ledger) release(e *Event) error {
 }
 
 // placeOf returns the node of an event, and the position of its app among the reservations.
-func (l *Ledger) placeOf(e *Event) (n *Node, at int, err error) {
+func (l *cluster) placeOf(e *Event) (n *Node, at int, err error) {
 	n = l.machines[e.Node]
 	switch {
 	case n == nil:

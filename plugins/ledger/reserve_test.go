@@ -90,7 +90,7 @@ func TestVerifyReservations(t *testing.T) {
 				first := verify(t, logOf(t, events)).First
 				require.NotNil(t, first, "seed %d", seed)
 				require.Equal(t, i+1, first.Line)
-				if strings.Contains(first.Why, "room is reserved there") {
+				if strings.Contains(first.Reason, "room is reserved there") {
 					found++
 				}
 				break
@@ -174,7 +174,7 @@ func TestReservationIsForItsPods(t *testing.T) {
 		}
 		require.Equal(t, want.nodes, nodes, app)
 		planned := ""
-		if m := l.Planned(l.AppIndex(app), fits); m >= 0 {
+		if m := l.ReservedMachine(l.AppIndex(app), fits); m >= 0 {
 			planned = l.NodeName(m)
 		}
 		require.Equal(t, want.planned, planned, app)

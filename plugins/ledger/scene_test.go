@@ -316,7 +316,7 @@ func (s *scene) policy(role ledger.Role) {
 	if s.timed && s.d.IntN(4) > 0 {
 		e.Policy = shipped(s.tb, oneOf(s.d, clockPolicies...))
 	}
-	e.Outside = ledger.OutsideOf(e.Policy)
+	e.Outside = ledger.ClocklessPolicy(e.Policy)
 	if role == ledger.Canary && s.d.IntN(3) == 0 {
 		e.Policy, e.Outside = nil, nil
 	}
@@ -390,18 +390,18 @@ func (s *scene) decide() {
 		return
 	}
 	e := &ledger.Event{Kind: ledger.KindDecide, Pod: "ns/" + uid, UID: uid, App: name, Decision: &ledger.Decision{Cause: ledger.CausePolicy, Mode: "live"}}
-	e.Infeasible, e.Extra = s.l.Differ(app, passed)
+	e.Infeasible, e.Extra = s.l.FilterDifferences(app, passed)
 	role := ledger.Primary
 	if object, _ := s.l.Policy(ledger.Canary); object != nil && s.d.IntN(3) == 0 {
 		role = ledger.Canary
 	}
 	s.l.SetClock(s.time)
-	_, asked := s.l.Asked(role, app)
+	_, asked := s.l.PolicyFor(role, app)
 	e.Cause, e.PolicyDigest, e.Clock = asked.Cause, asked.PolicyDigest, asked.Clock
 	if s.decided != nil {
 		s.decided(role, name, passed)
 	}
-	if m := s.l.Planned(app, passed); m >= 0 {
+	if m := s.l.ReservedMachine(app, passed); m >= 0 {
 		s.take(e, m)
 		return
 	}

@@ -31,7 +31,7 @@ func (a *App) byZone() bool {
 
 // zone returns the zone of a machine in the columns. If no app has a term or limit by zone, and no
 // rule is about zones, it is empty, so that machines of a kind stay alike.
-func (l *Ledger) zone(n *Node) string {
+func (l *columns) zone(n *Node) string {
 	if !l.zoned {
 		return ""
 	}
@@ -51,7 +51,7 @@ func (l *Ledger) care(role Role) binpack.Care {
 }
 
 // tellForecast sets the expected numbers in the columns.
-func (l *Ledger) tellForecast() {
+func (l *columns) tellForecast() {
 	known := l.known()
 	l.state.Known.Expected, l.state.Declared = known, slices.Clone(known)
 	for i, a := range l.appAt {

@@ -3,7 +3,7 @@ package ledger
 import "github.com/sigma-scheduler/sigma/binpack"
 
 // traffic returns the pairs of the apps in the columns: each app with each app of a group that it sends to.
-func (l *Ledger) traffic() (pairs []binpack.Pair) {
+func (l *columns) traffic() (pairs []binpack.Pair) {
 	l.sentTo = map[string]bool{}
 	in := map[string][]int32{}
 	for i, a := range l.appAt {

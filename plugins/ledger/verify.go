@@ -31,21 +31,14 @@ type Difference struct {
 	Computed       string // "" = no machine
 	ComputedScore  float64
 	LoggedComputed *float64 // score computed for the logged machine; nil = no score
-	Why            string
+	Reason         string
 }
 
 func (d *Difference) Error() string {
 	if d.Choice {
 		return fmt.Sprintf("line %d: the log has %s, computed is %s: the state chooses the policy's file", d.Line, cmp.Or(d.Logged, "no choice"), d.Computed)
 	}
-	return fmt.Sprintf("line %d: pod %s: the log has %s, computed is %s: %s", d.Line, d.Pod, d.Logged, orNone(d.Computed), d.Why)
-}
-
-func orNone(name string) string {
-	if name == "" {
-		return "no node"
-	}
-	return name
+	return fmt.Sprintf("line %d: pod %s: the log has %s, computed is %s: %s", d.Line, d.Pod, d.Logged, cmp.Or(d.Computed, "no node"), d.Reason)
 }
 
 // Verify rebuilds a cluster's state from its decision log alone, recomputes every
@@ -138,10 +131,10 @@ func (v *Verdict) check(l *Ledger, e *Event, at *Files) error {
 
 // checkChoice computes the file that a policy chooses and compares; it sets v.First where they
 // differ.
-func (v *Verdict) checkChoice(l *Ledger, role Role, logged *Chosen, at *Files) bool {
+func (v *Verdict) checkChoice(l *Ledger, role Role, logged *FileChoice, at *Files) bool {
 	computed, ok := l.checkChoice(role, logged)
 	if !ok {
-		v.First = &Difference{File: at.Name(), Line: at.Line(), Choice: true, Computed: computed, Why: "the state says so"}
+		v.First = &Difference{File: at.Name(), Line: at.Line(), Choice: true, Computed: computed, Reason: "the state says so"}
 		if logged != nil {
 			v.First.Logged = logged.Name
 		}
@@ -156,33 +149,33 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 	if logged.Cause == CausePlanned {
 		return l.computePlanned(d, app, logged)
 	}
-	if _, asked := l.Asked(role, app); asked.Cause != logged.Cause {
-		d.Why = fmt.Sprintf("the log has the cause %s, but by its windows it is %s at the clock %v", logged.Cause, asked.Cause, logged.Clock)
+	if _, asked := l.PolicyFor(role, app); asked.Cause != logged.Cause {
+		d.Reason = fmt.Sprintf("the log has the cause %s, but by its windows it is %s at the clock %v", logged.Cause, asked.Cause, logged.Clock)
 		return false
 	}
 	passed, why := l.passed(app, logged)
 	if why != "" {
-		d.Why = why
+		d.Reason = why
 		return false
 	}
-	if m := l.Planned(app, passed); m >= 0 {
-		d.Computed, d.Why = l.NodeName(m), "room is reserved there"
+	if m := l.ReservedMachine(app, passed); m >= 0 {
+		d.Computed, d.Reason = l.NodeName(m), "room is reserved there"
 		return false
 	}
 	ranked, err := l.Rank(role, app, passed, 1, nil)
 	switch {
 	case err != nil:
-		d.Why = err.Error()
+		d.Reason = err.Error()
 		return false
 	case len(ranked) == 0:
-		d.Why = "no machine is a candidate"
+		d.Reason = "no machine is a candidate"
 		return false
 	}
 	d.Computed, d.ComputedScore = l.NodeName(ranked[0].Machine), ranked[0].Score
 	if d.Computed == d.Logged {
 		return true
 	}
-	d.Why = l.whyNot(role, app, d, passed)
+	d.Reason = l.whyNot(role, app, d, passed)
 	return false
 }
 
@@ -190,12 +183,12 @@ func (l *Ledger) compute(d *Difference, role Role, app int32, logged *Decision) 
 func (l *Ledger) computePlanned(d *Difference, app int32, logged *Decision) bool {
 	passed, why := l.passed(app, logged)
 	if why != "" {
-		d.Why = why
+		d.Reason = why
 		return false
 	}
-	d.Why = "no room is reserved for it there"
-	if m := l.Planned(app, passed); m >= 0 {
-		d.Computed, d.Why = l.NodeName(m), "it is the first by name that room is reserved on"
+	d.Reason = "no room is reserved for it there"
+	if m := l.ReservedMachine(app, passed); m >= 0 {
+		d.Computed, d.Reason = l.NodeName(m), "it is the first by name that room is reserved on"
 	}
 	return d.Computed == d.Logged
 }
@@ -239,7 +232,7 @@ func (l *Ledger) roleOf(e *Event) (Role, error) {
 // passed returns the machines that passed the filters: those that the ledger's own model allows,
 // minus the infeasible ones, plus the extra ones. why is the contradiction between the model
 // and these lists.
-func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
+func (l *columns) passed(app int32, d *Decision) (list []int32, why string) {
 	state := l.Columns()
 	flips := make([]bool, state.Size())
 	for _, name := range d.Infeasible {
@@ -264,10 +257,10 @@ func (l *Ledger) passed(app int32, d *Decision) (list []int32, why string) {
 	return list, ""
 }
 
-// Differ lists the machines that the ledger's own model allows a pod of an app but the
+// FilterDifferences lists the machines that the ledger's own model allows a pod of an app but the
 // cluster's filters refused, and those that passed although the model refuses them.
 // passed are machines, ascending.
-func (l *Ledger) Differ(app int32, passed []int32) (infeasible, extra []string) {
+func (l *columns) FilterDifferences(app int32, passed []int32) (infeasible, extra []string) {
 	state, i := l.Columns(), 0
 	for m := range int32(state.Size()) {
 		ours := l.allows(app, m)

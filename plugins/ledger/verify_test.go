@@ -138,7 +138,7 @@ func TestVerifyFindsOtherTieBreak(t *testing.T) {
 		}
 		first := verify(t, logOf(t, events)).First
 		require.NotNil(t, first, "seed %d", seed)
-		require.Equal(t, "equal scores go to the first by name", first.Why)
+		require.Equal(t, "equal scores go to the first by name", first.Reason)
 		require.Equal(t, first.ComputedScore, *first.LoggedComputed)
 		require.Less(t, first.Computed, first.Logged)
 	}
@@ -171,7 +171,7 @@ func TestVerifyFindsChangedNode(t *testing.T) {
 		require.Equal(t, logged, v.First.Computed)
 		require.Equal(t, v.Causes[ledger.CausePolicy], v.Agreed+1)
 		require.ErrorContains(t, v.First, "the log has "+other+", computed is "+logged)
-		tried[v.First.Why]++
+		tried[v.First.Reason]++
 	}
 	require.Equal(t, []string{
 		"equal scores go to the first by name", "its score is higher", "the log's does not take it", "the log's is not there, or cordoned",

@@ -46,7 +46,7 @@ func (l *Ledger) setWindows(e *Event) error {
 }
 
 // Windows returns those of workloads, by group. They must not be changed.
-func (l *Ledger) Windows() map[string]Window { return l.windows }
+func (l *cluster) Windows() map[string]Window { return l.windows }
 
 // SetClock sets the time, in seconds since 1970, of the queries that follow. It
 // is part of the query, not of the state.
@@ -62,10 +62,10 @@ func (l *Ledger) Elapsed(app int32) float64 {
 	return -1
 }
 
-// Asked returns the policy that ranks machines for an app in a role, by the clock: the role's,
+// PolicyFor returns the policy that ranks machines for an app in a role, by the clock: the role's,
 // or where that reads a clock and no window is active, its replacement. The decision
 // has cause, digest and clock. object is nil when no policy is loaded.
-func (l *Ledger) Asked(role Role, app int32) (object *policy.Object, d Decision) {
+func (l *Ledger) PolicyFor(role Role, app int32) (object *policy.Object, d Decision) {
 	p, cause := l.asked(role, app)
 	if p == nil {
 		return nil, Decision{Cause: cause}
@@ -85,9 +85,9 @@ func (l *Ledger) asked(role Role, app int32) (p *policyInUse, cause string) {
 	return p, CausePolicy
 }
 
-// OutsideOf returns the shipped policy that replaces one that reads a clock, outside
+// ClocklessPolicy returns the shipped policy that replaces one that reads a clock, outside
 // of windows; nil for one that reads none.
-func OutsideOf(object *policy.Object) *policy.Object {
+func ClocklessPolicy(object *policy.Object) *policy.Object {
 	name := ""
 	switch object.Spec.Knowledge {
 	case binpack.K0Clock.String():

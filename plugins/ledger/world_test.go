@@ -48,9 +48,9 @@ func (w *world) apply(e *ledger.Event) {
 	case ledger.KindSelector:
 		for name, n := range w.nodes {
 			m := *n
-			m.Unlist(func(id string) bool { return id == e.Select.ID })
+			m.RemoveSelectors(func(id string) bool { return id == e.Select.ID })
 			if slices.Contains(e.Select.Nodes, name) {
-				m.List(e.Select.ID, e.Select.Closed)
+				m.AddSelector(e.Select.ID, e.Select.Closed)
 			}
 			w.nodes[name] = &m
 		}
@@ -334,7 +334,7 @@ func (w *world) agreeEntries(tb testing.TB, l *ledger.Ledger) {
 	for _, g := range l.Groups() {
 		require.Len(tb, g.Apps(), groups[g.Name()])
 		on, pods := map[string]int32{}, 0
-		for n, count := range g.On() {
+		for n, count := range g.CountsByNode() {
 			on[n.Name()] = count
 		}
 		for name := range w.nodes {

@@ -42,6 +42,9 @@ func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
 	return ""
 }
 
+// DependsOn begins the reason of a pod with an unknown constraint.
+const DependsOn = "where it may go depends on "
+
 // Movable returns why a pod must not be evicted so that its replacement gets a
 // planned node; "" when it may. Disruption budgets and the number of
 // replicas are checked by the caller. Constraints that the model of nodes lacks make
@@ -69,7 +72,7 @@ func Movable(pod *v1.Pod, ceiling time.Duration, others *Others) (reason string)
 		return "it has local storage"
 	}
 	if what := others.Unknown(pod); what != "" {
-		return "where it may go depends on " + what
+		return DependsOn + what
 	}
 	if zoned(pod) {
 		return "where it may go depends on the zones of others"

@@ -29,6 +29,7 @@ type Others struct {
 	known    map[string]*term     // those that it has
 	onNodes  []*v1.Pod            // pods that are part of their nodes
 	odd      map[string][]*v1.Pod // by group, pods with other labels than the newest
+	counts   map[[2]string]string // by group and selector of a topology spread, the other pods that it counts
 }
 
 // A term is a required term of anti-affinity, of the first pod that has it.
@@ -59,7 +60,7 @@ func Newer(a, b *v1.Pod) bool {
 func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 	o := &Others{
 		appLabel: appLabel, in: map[string][]*v1.Pod{}, newest: map[string]*v1.Pod{}, foreign: map[string]*term{}, known: map[string]*term{},
-		mixed: map[string]bool{}, spreads: map[string]bool{}, varies: map[string]string{}, odd: map[string][]*v1.Pod{},
+		mixed: map[string]bool{}, spreads: map[string]bool{}, varies: map[string]string{}, odd: map[string][]*v1.Pod{}, counts: map[[2]string]string{},
 	}
 	names, cordons := map[string]bool{}, map[string]bool{}
 	for _, n := range nodes {
@@ -276,10 +277,17 @@ func (o *Others) counted(pod *v1.Pod, c *v1.TopologySpreadConstraint) string {
 		return "others than the pod"
 	}
 	group := Group(pod, o.appLabel)
+	key := [2]string{group, selector.String()}
+	of, looked := o.counts[key]
+	if looked {
+		return of
+	}
 	for _, p := range o.in[pod.Namespace] {
 		if selector.Matches(labels.Set(p.Labels)) != (Group(p, o.appLabel) == group) {
-			return p.Namespace + "/" + p.Name
+			of = p.Namespace + "/" + p.Name
+			break
 		}
 	}
-	return ""
+	o.counts[key] = of
+	return of
 }

@@ -119,6 +119,39 @@ func NewSelector(pod *v1.Pod) *Selector {
 	}
 }
 
+// Missing describes the first part of a nodeSelector or of the required node affinity that a node does not have:
+// "nodeSelector disk=ssd"; "" if it has all. Of several terms of an affinity it is a part of the first.
+func (s *Selector) Missing(node *v1.Node) (part, key string) {
+	for _, key := range slices.Sorted(maps.Keys(s.nodeSelector)) {
+		if value, ok := node.Labels[key]; !ok || value != s.nodeSelector[key] {
+			return "nodeSelector " + key + "=" + s.nodeSelector[key], key
+		}
+	}
+	if s.required == nil {
+		return "", ""
+	}
+	if ok, err := s.affinity.Match(node); err == nil && ok {
+		return "", ""
+	}
+	for i := range s.required.NodeSelectorTerms {
+		t := &s.required.NodeSelectorTerms[i]
+		for _, r := range t.MatchExpressions {
+			alone := nodeaffinity.NewLazyErrorNodeSelector(&v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{r}}}})
+			if ok, err := alone.Match(node); err != nil || !ok {
+				text := "node affinity " + r.Key + " " + string(r.Operator)
+				if len(r.Values) > 0 {
+					text += " " + strings.Join(r.Values, ", ")
+				}
+				return text, r.Key
+			}
+		}
+		for _, r := range t.MatchFields {
+			return "node affinity " + r.Key + " " + string(r.Operator) + " " + strings.Join(r.Values, ", "), r.Key
+		}
+	}
+	return "", ""
+}
+
 // Admits reports whether a node is one that the pod may use. A selector that
 // cannot be parsed admits no node.
 func (s *Selector) Admits(node *v1.Node) bool {

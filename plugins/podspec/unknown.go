@@ -91,6 +91,15 @@ func first(list []string) string {
 	return list[0]
 }
 
+// Volumes is the unknown constraint of a pod with volumes that not every node can have.
+const Volumes = "its volumes"
+
+// AnyNode reports whether every node can have a volume, and any number of its kind.
+func AnyNode(v *v1.Volume) bool { return extra(&v.VolumeSource) == "" }
+
+// HostPorts is the unknown constraint of a pod that takes ports of its node.
+const HostPorts = "its host ports"
+
 func unknowns(pod *v1.Pod) (list []string) {
 	add := func(what string) {
 		if !slices.Contains(list, what) {
@@ -101,8 +110,8 @@ func unknowns(pod *v1.Pod) (list []string) {
 	if field := extra(s); field != "" {
 		add("its spec." + field)
 	}
-	if slices.ContainsFunc(s.Volumes, func(v v1.Volume) bool { return extra(&v.VolumeSource) != "" }) {
-		add("its volumes")
+	if slices.ContainsFunc(s.Volumes, func(v v1.Volume) bool { return !AnyNode(&v) }) {
+		add(Volumes)
 	}
 	if len(s.ResourceClaims) > 0 {
 		add("its resource claims")
@@ -120,7 +129,7 @@ func unknowns(pod *v1.Pod) (list []string) {
 				add("the " + field + " of its container " + c.Name)
 			}
 			if s.HostNetwork && len(c.Ports) > 0 || slices.ContainsFunc(c.Ports, func(p v1.ContainerPort) bool { return p.HostPort > 0 }) {
-				add("its host ports")
+				add(HostPorts)
 			}
 		}
 	}

@@ -151,11 +151,11 @@ func bindTo(t *testing.T, ctx context.Context, s *store, async bool) *fwk.Status
 	if async {
 		h.cacher = asyncCacher{client: h.client}
 	}
-	p, err := New(t.Context(), &config.SigmaArgs{
+	p, err := build(t.Context(), &config.SigmaArgs{
 		PolicyName: "general", Mapping: config.MappingRank, Fleet: config.FleetFixed, ForecastMaxAge: metav1.Duration{Duration: time.Hour},
-	}, h)
+	}, h, nil)
 	require.NoError(t, err)
-	return p.(fwk.BindPlugin).Bind(ctx, nil, pod("web-1", "web").Obj(), "a")
+	return p.Bind(ctx, nil, pod("web-1", "web").Obj(), "a")
 }
 
 func TestBind(t *testing.T) {

@@ -136,7 +136,7 @@ func TestPluginAndExtenderAgree(t *testing.T) {
 		object := shipped(t, []string{"general-k1", "general-k0-plain", "hand-k1", "general-k1-churn"}[d.IntN(4)])
 		for _, e := range []*engine.Engine{s.engine, o.engine} {
 			e.SetPolicy(ledger.Primary, object)
-			e.SetDeclared(&kube.Declared{})
+			e.SetDeclared(&kube.Declarations{})
 			e.SetRules(rules)
 		}
 		for i := range 12 {

@@ -66,7 +66,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if why := data.(*checkState).check.Refuses(node.Node().Name); why != "" {
+	if why := data.(*checkState).check.Refusal(node.Node().Name); why != "" {
 		return fwk.NewStatus(fwk.Unschedulable, why)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (p *Plugin) tryAgain(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err != nil {
 		return // no rule binds it
 	}
-	at, ok := data.(*checkState).check.GivesWay(pod)
+	at, ok := data.(*checkState).check.Expiry(pod)
 	if known, waits := p.waking.Load(pod.UID); !ok || waits && !at.Before(known.(time.Time)) {
 		return
 	}

@@ -20,10 +20,9 @@ import (
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
 	"github.com/sigma-scheduler/sigma/plugins/apis/config/validation"
+	"github.com/sigma-scheduler/sigma/plugins/drain"
 	"github.com/sigma-scheduler/sigma/plugins/engine"
-	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
-	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
 // Name of the plugin in a scheduler's configuration.
@@ -35,8 +34,8 @@ type Plugin struct {
 	handle  fwk.Handle
 	binder  fwk.BindPlugin // upstream's
 	mapping string
-	has     engine.Kinds // in the cluster: changes of rules and plans wake pods
-	mover   *mover.Mover // nil = a test without a cluster
+	has     engine.Kinds  // in the cluster: changes of rules and plans wake pods
+	chains  *drain.Chains // nil = not connected: no pod moves
 
 	nodes  nodes
 	waking sync.Map // time at which a rule gives way, by UID of a waiting pod
@@ -64,9 +63,6 @@ var (
 var peers sync.Map
 
 func peersOf(ctx context.Context, h fwk.Handle) *engine.Peers {
-	if h.KubeConfig() == nil { // a test without a cluster
-		return nil
-	}
 	shared := h.SharedInformerFactory()
 	is, _ := peers.LoadOrStore(shared, &engine.Peers{})
 	context.AfterFunc(ctx, func() { peers.Delete(shared) })
@@ -75,6 +71,18 @@ func peersOf(ctx context.Context, h fwk.Handle) *engine.Peers {
 
 // New is the plugin's factory.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	p, err := build(ctx, args, h, peersOf(ctx, h))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.connect(ctx, args.(*config.SigmaArgs)); err != nil {
+		return nil, errors.Join(err, p.engine.Close())
+	}
+	return p, nil
+}
+
+// build makes a plugin that is not connected to a cluster.
+func build(ctx context.Context, args runtime.Object, h fwk.Handle, with *engine.Peers) (*Plugin, error) {
 	a, ok := args.(*config.SigmaArgs)
 	if !ok {
 		return nil, fmt.Errorf("%s: want SigmaArgs, got %T", argsPath, args)
@@ -82,20 +90,16 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 	if err := validation.ValidateSigmaArgs(argsPath, a); err != nil {
 		return nil, err
 	}
-	profile := Name
-	if named, ok := h.(interface{ ProfileName() string }); ok {
-		profile = named.ProfileName()
-	}
 	binder, err := defaultbinder.New(ctx, nil, h)
 	if err != nil {
 		return nil, err
 	}
 	var e *engine.Engine
 	e, err = engine.New(engine.Options{
-		Profile: profile, PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
+		Profile: profileOf(h), PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, Prices: a.Prices, DecisionLog: a.DecisionLog, DecisionLogBytes: a.DecisionLogBytes, DecisionLogFiles: int(a.DecisionLogFiles), Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
-		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, MaxGrace: a.MaxGracePeriod.Duration, Peers: peersOf(ctx, h),
-		Leads: func() bool { return rebalance.Leads(legacyregistry.DefaultGatherer, e.Decides) },
+		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, MaxGrace: a.MaxGracePeriod.Duration, Peers: with,
+		Leads: func() bool { return drain.Leads(legacyregistry.DefaultGatherer, e.Decides) },
 	})
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
@@ -106,24 +110,34 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 			klog.FromContext(ctx).Error(err, "Cannot close the decision log")
 		}
 	})
-	if h.KubeConfig() == nil { // a test without a cluster
-		return p, nil
+	return p, nil
+}
+
+func profileOf(h fwk.Handle) string {
+	if named, ok := h.(interface{ ProfileName() string }); ok {
+		return named.ProfileName()
 	}
+	return Name
+}
+
+// connect follows the cluster, and lets pods move.
+func (p *Plugin) connect(ctx context.Context, a *config.SigmaArgs) (err error) {
+	h, e := p.handle, p.engine
 	if p.has, err = e.Watch(ctx, h.KubeConfig()); err != nil {
-		return nil, errors.Join(err, e.Close())
+		return err
 	}
 	// Informers of our own: the scheduler waits for all of its informers, and without
 	// the right to read a kind it would wait for ever.
 	declared := informers.NewSharedInformerFactoryWithOptions(h.ClientSet(), 0, informers.WithTransform(podspec.Slim))
 	e.Follow(ctx, declared)
 	e.CompareWith(ctx, h.SharedInformerFactory(), nil)
-	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
+	cluster, err := newChainCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return err
 	}
-	p.mover = mover.New(ctx, e, cluster, time.Now)
-	if err := p.rebalance(ctx, a, profile); err != nil {
-		return nil, errors.Join(err, e.Close())
+	p.chains = drain.NewChains(ctx, e, cluster, time.Now)
+	if err := p.rebalance(ctx, a, profileOf(h)); err != nil {
+		return err
 	}
 	_, err = h.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.bound(nil, o) },
@@ -131,13 +145,13 @@ func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, er
 		DeleteFunc: p.gone,
 	})
 	if err != nil {
-		return nil, errors.Join(err, e.Close())
+		return err
 	}
 	_, err = h.SharedInformerFactory().Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: p.nodeChanged,
 		DeleteFunc: func(o any) { p.nodeChanged(o, nil) },
 	})
-	return p, err
+	return err
 }
 
 // nodeChanged passes on nodes that change and, with after nil, removed nodes.
@@ -172,10 +186,10 @@ func (p *Plugin) gone(object any) {
 	}
 }
 
-// left informs the mover of a pod that no longer waits.
+// left informs the chains of a pod that no longer waits.
 func (p *Plugin) left(pod *v1.Pod) {
-	if p.mover != nil {
-		p.mover.Gone(pod)
+	if p.chains != nil {
+		p.chains.Gone(pod)
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/utils/clock"
 
+	"github.com/sigma-scheduler/sigma/plugins/drain"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
-	"github.com/sigma-scheduler/sigma/plugins/mover"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -29,13 +29,13 @@ import (
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	p.tryAgain(ctx, state, pod)
 	node := ""
-	if p.mover != nil && p.sync(state) == nil {
-		node = p.mover.MakeRoom(pod, func() []string { return p.short(statuses) }, func(node string, gone []*v1.Pod) bool {
+	if p.chains != nil && p.sync(state) == nil {
+		node = p.chains.MakeRoom(pod, func() []string { return p.short(statuses) }, func(node string, gone []*v1.Pod) bool {
 			return p.takes(ctx, state, pod, node, gone)
 		})
 	}
-	if node == "" && p.mover != nil {
-		p.mover.GiveWay(pod, func(node string) string {
+	if node == "" && p.chains != nil {
+		p.chains.GiveWay(pod, func(node string) string {
 			if s := statuses.Get(node); s.Plugin() == Name {
 				return s.Message()
 			}
@@ -43,7 +43,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		})
 	}
 	switch {
-	case node == "" && p.mover != nil && p.mover.TakesBack(pod):
+	case node == "" && p.chains != nil && p.chains.TakesBack(pod):
 		return framework.NewPostFilterResultWithNominatedNode(""), fwk.NewStatus(fwk.Unschedulable)
 	case node == "":
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -78,8 +78,8 @@ func (p *Plugin) takes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, info).IsSuccess()
 }
 
-// moverCluster is the cluster of a mover.
-type moverCluster struct {
+// chainCluster is the cluster of eviction chains.
+type chainCluster struct {
 	pods     corelisters.PodLister
 	nodes    corelisters.NodeLister
 	budgets  policylisters.PodDisruptionBudgetLister
@@ -90,10 +90,10 @@ type moverCluster struct {
 	next     *replacements
 }
 
-// newMoverCluster takes pods and budgets from the scheduler's informers. policy is the deciding one, appLabel the label that names a pod's app.
-func newMoverCluster(h fwk.Handle, config *rest.Config, policy, appLabel string) (*moverCluster, error) {
+// newChainCluster takes pods and budgets from the scheduler's informers. policy is the deciding one, appLabel the label that names a pod's app.
+func newChainCluster(h fwk.Handle, config *rest.Config, policy, appLabel string) (*chainCluster, error) {
 	evictor, err := newEvictor(h, config, evict.MakeRoom)
-	return &moverCluster{
+	return &chainCluster{
 		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(), appLabel: appLabel, handle: h, evictor: evictor, next: newReplacements(h), by: evict.MakeRoom + ":" + evict.Source(policy),
 	}, err
@@ -113,8 +113,8 @@ func newEvictor(h fwk.Handle, config *rest.Config, by evict.Source) (*evict.Evic
 	return evict.New(evict.Clients(objects, heads, h.ClientSet()), by, evict.Defaults, clock.RealClock{}), nil
 }
 
-// Pod implements [mover.Cluster].
-func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
+// Pod implements [drain.Cluster].
+func (c *chainCluster) Pod(namespace, name string) *v1.Pod {
 	pod, err := c.pods.Pods(namespace).Get(name)
 	if err != nil {
 		return nil
@@ -122,8 +122,15 @@ func (c *moverCluster) Pod(namespace, name string) *v1.Pod {
 	return pod
 }
 
-// Stays implements [mover.Cluster]. If budgets, pods or nodes cannot be read, no pod is evictable.
-func (c *moverCluster) Stays() func(*v1.Pod) bool {
+// Workload implements [drain.Cluster].
+func (c *chainCluster) Workload(pod *v1.Pod) []*v1.Pod {
+	list, _ := c.pods.Pods(pod.Namespace).List(labels.Everything()) // of an informer's store: it does not fail
+	group := podspec.Group(pod, c.appLabel)
+	return slices.DeleteFunc(list, func(p *v1.Pod) bool { return podspec.Group(p, c.appLabel) != group })
+}
+
+// NotEvictable implements [drain.Cluster]. If budgets, pods or nodes cannot be read, no pod is evictable.
+func (c *chainCluster) NotEvictable() func(*v1.Pod) bool {
 	pods, unread := c.pods.List(labels.Everything())
 	nodes, unseen := c.nodes.List(labels.Everything())
 	if unread != nil || unseen != nil {
@@ -134,27 +141,27 @@ func (c *moverCluster) Stays() func(*v1.Pod) bool {
 }
 
 // budgeted returns a function that reports whether a disruption budget protects a pod; always true if budgets cannot be read.
-func (c *moverCluster) budgeted() func(*v1.Pod) bool {
+func (c *chainCluster) budgeted() func(*v1.Pod) bool {
 	list, err := c.budgets.List(labels.Everything())
 	if err != nil {
 		return func(*v1.Pod) bool { return true }
 	}
-	return mover.Budgets(list)
+	return drain.Budgets(list)
 }
 
-// Refusal implements [mover.Cluster].
-func (c *moverCluster) Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string {
+// Refusal implements [drain.Cluster].
+func (c *chainCluster) Refusal(ctx context.Context, gone []*v1.Pod, places ...kube.Place) string {
 	return c.next.refusal(ctx, gone, places...)
 }
 
-// Ends implements [mover.Cluster].
-func (c *moverCluster) Ends(node string) bool {
+// Ends implements [drain.Cluster].
+func (c *chainCluster) Ends(node string) bool {
 	info, err := c.handle.SnapshotSharedLister().NodeInfos().Get(node)
 	return err == nil && slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().DeletionTimestamp != nil })
 }
 
-// Activate implements [mover.Cluster].
-func (c *moverCluster) Activate(pods ...*v1.Pod) {
+// Activate implements [drain.Cluster].
+func (c *chainCluster) Activate(pods ...*v1.Pod) {
 	byName := make(map[string]*v1.Pod, len(pods))
 	for _, pod := range pods {
 		byName[pod.Namespace+"/"+pod.Name] = pod
@@ -162,15 +169,14 @@ func (c *moverCluster) Activate(pods ...*v1.Pod) {
 	c.handle.Activate(klog.Background(), byName)
 }
 
-// Evict implements [mover.Cluster]. If the response was lost, the pod may have left: its replacement
-// keeps its place until the chain has waited for it.
-func (c *moverCluster) Evict(ctx context.Context, perHour int, pod *v1.Pod) error {
+// Evict implements [drain.Cluster].
+func (c *chainCluster) Evict(ctx context.Context, perHour int, pod *v1.Pod) error {
 	err := c.evictor.EvictAs(ctx, c.by, perHour, pod)
-	if _, uncertain := errors.AsType[*evict.UncertainError](err); uncertain || errors.Is(err, evict.ErrGone) {
+	if errors.Is(err, evict.ErrGone) {
 		return nil
 	}
 	return err
 }
 
-// Evicted implements [mover.Cluster].
-func (c *moverCluster) Evicted(ctx context.Context) (int, error) { return c.evictor.Count(ctx, c.by) }
+// Evicted implements [drain.Cluster].
+func (c *chainCluster) Evicted(ctx context.Context) (int, error) { return c.evictor.Count(ctx, c.by) }

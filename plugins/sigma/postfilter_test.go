@@ -27,9 +27,9 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/drain"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
-	"github.com/sigma-scheduler/sigma/plugins/mover"
 )
 
 // quiet is a cluster in which pods are evicted and nothing follows.
@@ -42,7 +42,8 @@ type quiet struct {
 }
 
 func (q *quiet) Pod(_, name string) *v1.Pod                               { return q.pods[name] }
-func (q *quiet) Stays() func(*v1.Pod) bool                                { return func(*v1.Pod) bool { return q.stays } }
+func (q *quiet) Workload(*v1.Pod) []*v1.Pod                               { return nil }
+func (q *quiet) NotEvictable() func(*v1.Pod) bool                         { return func(*v1.Pod) bool { return q.stays } }
 func (q *quiet) Refusal(context.Context, []*v1.Pod, ...kube.Place) string { return "" }
 func (q *quiet) Activate(...*v1.Pod)                                      {}
 func (q *quiet) Evicted(context.Context) (int, error)                     { return 0, nil }
@@ -51,8 +52,8 @@ func (q *quiet) Evict(_ context.Context, _ int, p *v1.Pod) error {
 	return q.refuses
 }
 
-// Ends implements [mover.Cluster].
-func (q *quiet) Ends(node string) bool { return (&moverCluster{handle: q.handle}).Ends(node) }
+// Ends implements [drain.Cluster].
+func (q *quiet) Ends(node string) bool { return (&chainCluster{handle: q.handle}).Ends(node) }
 
 func registerRoom(r *frameworkruntime.Registry, p *schedulerconfig.KubeSchedulerProfile) {
 	// In front of preemption, as the defaults of a configuration have it.
@@ -90,8 +91,8 @@ func roomStage(t *testing.T, mode policy.RepairMode) (s *stage, q *quiet, large 
 		q.pods[p.Name] = p
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	s.mover = mover.New(ctx, s.engine, q, time.Now)
-	t.Cleanup(func() { cancel(); s.mover.Wait() })
+	s.chains = drain.NewChains(ctx, s.engine, q, time.Now)
+	t.Cleanup(func() { cancel(); s.chains.Wait() })
 	s.decideBy(shipped(t, "hand-k0", func(spec *policy.Spec) { spec.Repair = &policy.Repair{Mode: mode, MinReplicas: new(1)} }))
 	return s, q, large
 }
@@ -129,7 +130,7 @@ func TestNominationEnds(t *testing.T) {
 	nominated, status := s.preempt(c, large.Obj())
 	require.True(t, status.IsSuccess(), "%v", status)
 	require.Equal(t, "a", nominated)
-	s.mover.Wait()
+	s.chains.Wait()
 	for node, clears := range map[string]bool{"a": true, "b": false} {
 		p := large.NominatedNodeName(node).Obj()
 		c := s.filter(p)
@@ -171,7 +172,7 @@ func TestChainGivesWay(t *testing.T) {
 		require.Contains(t, c.refused["a"].Message(), "reserved for other pods")
 		s.preempt(c, other)
 		ended := make(chan struct{})
-		go func() { s.mover.Wait(); close(ended) }()
+		go func() { s.chains.Wait(); close(ended) }()
 		select {
 		case <-ended:
 			require.True(t, gives)
@@ -257,22 +258,24 @@ func (a *away) Patch(context.Context, schema.GroupVersionKind, string, string, [
 }
 func (a *away) Evict(context.Context, *policyv1.Eviction) error { return a.err }
 
-// A pod that may have been evicted is one that was: its replacement needs its place.
+// A pod that is gone counts as evicted: its replacement needs its place. A lost answer is reported as such.
 func TestEvictionWithoutAnswer(t *testing.T) {
 	for name, tt := range map[string]struct {
-		err  error
-		ends bool
+		err          error
+		ends, unsure bool
 	}{
-		"a lost answer": {errors.New("EOF"), false},
-		"gone":          {apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "db-1"), false},
-		"refused":       {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "db-1", nil), true},
+		"a lost answer": {errors.New("EOF"), true, true},
+		"gone":          {apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "db-1"), false, false},
+		"refused":       {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "db-1", nil), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := moving("db-1", "db").Node("a").Namespace("default").Obj()
 			p.OwnerReferences[0].APIVersion = "apps/v1"
-			c := &moverCluster{evictor: evict.New(&away{tt.err}, evict.MakeRoom, evict.Defaults, clock.RealClock{}), by: "make-room:general"}
+			c := &chainCluster{evictor: evict.New(&away{tt.err}, evict.MakeRoom, evict.Defaults, clock.RealClock{}), by: "make-room:general"}
 			err := c.Evict(t.Context(), 2, p)
 			require.Equal(t, tt.ends, err != nil, "%v", err)
+			_, unsure := errors.AsType[*evict.UncertainError](err)
+			require.Equal(t, tt.unsure, unsure)
 			limit := &evict.LimitError{}
 			require.ErrorAs(t, c.Evict(t.Context(), 1, p), &limit, "one is written there")
 			require.Equal(t, "source make-room:general", limit.Limit)

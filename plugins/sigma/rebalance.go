@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
+	"github.com/sigma-scheduler/sigma/plugins/drain"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
-	"github.com/sigma-scheduler/sigma/plugins/rebalance"
 )
 
 // rebalancing is true while a profile of this process executes Rebalances: one does, and
@@ -55,7 +55,7 @@ func takeTurns(ctx context.Context, busy *atomic.Bool, run func(context.Context)
 // rebalance executes Rebalances until ctx ends, while no other profile does.
 func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile string) error {
 	h := p.handle
-	cluster, err := newMoverCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
+	cluster, err := newChainCluster(h, h.KubeConfig(), a.PolicyName, a.AppLabel)
 	if err != nil {
 		return err
 	}
@@ -66,27 +66,27 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 	if err != nil {
 		return err
 	}
-	o := rebalance.Options{
+	o := drain.Options{
 		AppLabel: a.AppLabel, Fleet: a.Fleet, Prices: prices, Profile: profile, MaxGrace: a.MaxGracePeriod.Duration, Recorder: h.EventRecorder(), Prometheus: a.RebalancePrometheus,
 		Site: &rebalanceSite{cluster}, Holder: p.engine,
 	}
-	takeTurns(ctx, &rebalancing, func(ctx context.Context) error { return rebalance.Run(ctx, h.KubeConfig(), o) })
+	takeTurns(ctx, &rebalancing, func(ctx context.Context) error { return drain.Run(ctx, h.KubeConfig(), o) })
 	return nil
 }
 
 // rebalanceSite is the cluster of Rebalances.
-type rebalanceSite struct{ *moverCluster }
+type rebalanceSite struct{ *chainCluster }
 
-// Stays implements [rebalance.Site]: the controller checks constraints on other pods.
-func (s *rebalanceSite) Stays() func(*v1.Pod) bool { return s.budgeted() }
+// NotEvictable implements [drain.Site]: the controller checks constraints on other pods.
+func (s *rebalanceSite) NotEvictable() func(*v1.Pod) bool { return s.budgeted() }
 
-// Pods implements [rebalance.Site].
+// Pods implements [drain.Site].
 func (s *rebalanceSite) Pods() []*v1.Pod {
 	list, _ := s.pods.List(labels.Everything()) // of an informer's store: it does not fail
 	return list
 }
 
-// Nodes implements [rebalance.Site].
+// Nodes implements [drain.Site].
 func (s *rebalanceSite) Nodes() []*v1.Node {
 	list, _ := s.nodes.List(labels.Everything())
 	return list
@@ -95,22 +95,22 @@ func (s *rebalanceSite) Nodes() []*v1.Node {
 // sourceOf names a Rebalance in the records of evictions.
 func sourceOf(name string) evict.Source { return evict.Rebalance + ":" + evict.Source(name) }
 
-// Evict implements [rebalance.Site].
+// Evict implements [drain.Site].
 func (s *rebalanceSite) Evict(ctx context.Context, name string, perHour int, pod *v1.Pod) error {
 	return s.evictor.EvictAs(ctx, sourceOf(name), perHour, pod)
 }
 
-// Evicted implements [rebalance.Site].
+// Evicted implements [drain.Site].
 func (s *rebalanceSite) Evicted(ctx context.Context, name string) (int, error) {
 	return s.evictor.Count(ctx, sourceOf(name))
 }
 
-// Recent implements [rebalance.Site].
+// Recent implements [drain.Site].
 func (s *rebalanceSite) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
 	return s.evictor.Recent(ctx)
 }
 
-// PatchNode implements [rebalance.Site].
+// PatchNode implements [drain.Site].
 func (s *rebalanceSite) PatchNode(ctx context.Context, name string, patch []byte) error {
 	_, err := s.handle.ClientSet().CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sigma-scheduler"})
 	return err
@@ -120,8 +120,8 @@ func listOfEvictions(verb string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "configmaps", Namespace: evict.ListNamespace, Name: evict.ListName}
 }
 
-// Lacks implements [rebalance.Site]. It queries the API server, which every account may.
-func (s *rebalanceSite) Lacks(ctx context.Context) (string, error) {
+// MissingRight implements [drain.Site]. It queries the API server, which every account may.
+func (s *rebalanceSite) MissingRight(ctx context.Context) (string, error) {
 	for _, right := range []struct {
 		name string
 		authorizationv1.ResourceAttributes

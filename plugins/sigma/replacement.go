@@ -22,13 +22,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/sigma-scheduler/sigma/plugins/apis/config/scheme"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // replacements runs the filters of a profile for pods that do not exist yet, outside of scheduling cycles. It has its own
 // framework: the plugins of the profile read a snapshot that changes with each cycle. It has the upstream plugins that
-// the profile enables, with their default arguments.
+// the profile enables, with the profile's arguments.
 type replacements struct {
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister
@@ -101,9 +102,16 @@ func (r *replacements) build(ctx context.Context) error {
 	if !ok {
 		return errors.New("the profile does not list its plugins")
 	}
-	defaults, err := latest.Default()
+	arguments, err := scheme.PluginConfig(profile.ProfileName())
 	if err != nil {
 		return err
+	}
+	if arguments == nil { // the profile has no configuration file
+		defaults, err := latest.Default()
+		if err != nil {
+			return err
+		}
+		arguments = defaults.Profiles[0].PluginConfig
 	}
 	registry, enabled := plugins.NewInTreeRegistry(), profile.ListPlugins()
 	upstream := func(set schedulerconfig.PluginSet) schedulerconfig.PluginSet {
@@ -114,7 +122,7 @@ func (r *replacements) build(ctx context.Context) error {
 	}
 	r.view.Snapshot = internalcache.NewEmptySnapshot()
 	r.filters, err = frameworkruntime.NewFramework(ctx, registry, &schedulerconfig.KubeSchedulerProfile{
-		SchedulerName: profile.ProfileName(), PluginConfig: defaults.Profiles[0].PluginConfig,
+		SchedulerName: profile.ProfileName(), PluginConfig: arguments,
 		Plugins: &schedulerconfig.Plugins{ // a framework without a queue and a binding is an error
 			PreFilter: upstream(enabled.PreFilter), Filter: upstream(enabled.Filter), QueueSort: one(names.PrioritySort), Bind: one(names.DefaultBinder),
 		},

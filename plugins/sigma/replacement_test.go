@@ -18,11 +18,16 @@ import (
 
 // replacementsIn has the default profile of kube-scheduler over some objects.
 func replacementsIn(t *testing.T, objects ...runtime.Object) *replacements {
+	return replacementsOf(t, v1.DefaultSchedulerName, nil, objects...)
+}
+
+// replacementsOf has one profile of a scheduler with some options over some objects.
+func replacementsOf(t *testing.T, name string, options []scheduler.Option, objects ...runtime.Object) *replacements {
 	client := fake.NewClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	s, err := scheduler.New(t.Context(), client, factory, nil, func(string) events.EventRecorderLogger { return nil })
+	s, err := scheduler.New(t.Context(), client, factory, nil, func(string) events.EventRecorderLogger { return nil }, options...)
 	require.NoError(t, err)
-	r := newReplacements(s.Profiles[v1.DefaultSchedulerName])
+	r := newReplacements(s.Profiles[name])
 	factory.Start(t.Context().Done())
 	factory.WaitForCacheSync(t.Context().Done())
 	return r
@@ -107,4 +112,17 @@ func TestRefusalOfWaitingPod(t *testing.T) {
 	pod.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "x"}}
 	r := replacementsIn(t, node("a", 4).Obj(), pod)
 	require.Empty(t, r.refusal(t.Context(), nil, kube.Place{Pod: pod, Node: "a"}))
+}
+
+// The filters have the arguments of the profile's pluginConfig.
+func TestRefusalByArguments(t *testing.T) {
+	c := configured(t, `{schedulerName: own, pluginConfig: [
+    {name: NodeAffinity, args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [web]}]}]}}}},
+    {name: NodeResourcesFit, args: {ignoredResources: [example.com/licence]}},
+    {name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: []}}]}`)
+	pod := moving("db-1", "db").Node("a").Req(map[v1.ResourceName]string{v1.ResourceCPU: "2", "example.com/licence": "1"}).Obj()
+	r := replacementsOf(t, "own", []scheduler.Option{scheduler.WithProfiles(c.Profiles...)}, node("a", 4).Obj(), node("b", 4).Label("pool", "web").Obj(), node("c", 4).Label("pool", "db").Obj(), pod)
+	require.Empty(t, r.refusal(t.Context(), []*v1.Pod{pod}, kube.Place{Pod: pod, Node: "b"}))
+	require.Equal(t, "a replacement of default/db-1 does not fit on node c: NodeAffinity: node(s) didn't match scheduler-enforced node affinity",
+		r.refusal(t.Context(), []*v1.Pod{pod}, kube.Place{Pod: pod, Node: "c"}))
 }

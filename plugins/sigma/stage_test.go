@@ -101,10 +101,9 @@ func newStage(t testing.TB, change func(*config.SigmaArgs), others ...tf.Registe
 	return s
 }
 
-func (s *stage) create(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-	p, err := New(ctx, args, h)
-	s.Plugin, _ = p.(*Plugin)
-	return p, err
+func (s *stage) create(ctx context.Context, args runtime.Object, h fwk.Handle) (_ fwk.Plugin, err error) {
+	s.Plugin, err = build(ctx, args, h, nil)
+	return s.Plugin, err
 }
 
 func registerFit(registry *frameworkruntime.Registry, profile *schedulerconfig.KubeSchedulerProfile) {
@@ -143,7 +142,7 @@ func shipped(t testing.TB, name string, changes ...func(*policy.Spec)) *policy.O
 // decideBy puts a policy in force, with a forecast.
 func (s *stage) decideBy(object *policy.Object) {
 	s.engine.SetPolicy(ledger.Primary, object)
-	s.engine.SetDeclared(&kube.Declared{})
+	s.engine.SetDeclared(&kube.Declarations{})
 }
 
 func rule(t testing.TB, name string, spec v1alpha1.PlacementRuleSpec) *kube.Rule {

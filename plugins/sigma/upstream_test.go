@@ -83,9 +83,9 @@ func TestPodGroupCycleOfKubeScheduler(t *testing.T) {
 	shared := informers.NewSharedInformerFactory(client, 0)
 	var sigma *Plugin
 	create := func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		p, err := New(ctx, args, h)
-		sigma, _ = p.(*Plugin)
-		return p, err
+		var err error
+		sigma, err = build(ctx, args, h, nil)
+		return sigma, err
 	}
 	s, err := scheduler.New(ctx, client, shared, nil, profile.NewRecorderFactory(events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})),
 		scheduler.WithProfiles(c.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{Name: create}),
@@ -180,9 +180,9 @@ func bindersOf(t *testing.T, by *schedulerconfig.KubeSchedulerProfile, binds str
 		return askedDefault{p.(fwk.BindPlugin), &asked}, err
 	}
 	registry[Name] = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		p, err := New(ctx, args, h)
+		p, err := build(ctx, args, h, nil)
 		require.NoError(t, err)
-		return askedSigma{p.(*Plugin), &asked}, nil
+		return askedSigma{p, &asked}, nil
 	}
 	for _, name := range []string{"X", "Z"} {
 		registry[name] = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {

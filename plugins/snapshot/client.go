@@ -16,7 +16,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 )
@@ -42,6 +45,9 @@ type Client struct {
 	// Seen, if set, is called with the number of objects read so far.
 	Seen func(objects int)
 	seen int
+	// Lenient reads disruption budgets and present use too. A kind that the account may not list, and metrics that no
+	// server serves, are then in [Picture.Missing] in place of an error.
+	Lenient bool
 
 	config  *rest.Config
 	codecs  serializer.CodecFactory
@@ -100,7 +106,8 @@ func NewClient(config *rest.Config, timeout time.Duration) (*Client, error) {
 	// Only the kinds that are read: a scheme of all kinds would be most of the client.
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv2.AddToScheme, resourcev1.AddToScheme, v1alpha1.AddToScheme,
+		v1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, autoscalingv2.AddToScheme, resourcev1.AddToScheme,
+		policyv1.AddToScheme, storagev1.AddToScheme, metricsv1beta1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err
@@ -119,7 +126,7 @@ func (c *Client) of(group schema.GroupVersion) (*rest.RESTClient, error) {
 	if group.Group == "" {
 		config.APIPath = "/api"
 	}
-	if group != v1alpha1.SchemeGroupVersion { // custom objects are encoded as JSON only
+	if group != v1alpha1.SchemeGroupVersion && group.Group != metricsGroup { // encoded as JSON only, or by some servers
 		config.ContentType = "application/vnd.kubernetes.protobuf"
 		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	}

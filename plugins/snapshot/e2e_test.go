@@ -224,13 +224,14 @@ func TestSnapshotCompareExplain(t *testing.T) {
 	require.Regexp(t, `(?m)^chosen +node-0 `, text)
 	require.Contains(t, text, "It stands on node-3, and would go to node-0 now.")
 	text = c.ok("explain", "--pod", c.space+"/big", "--policy", "bestfit")
-	require.Regexp(t, `(?m)^capacity +7 +too little cpu is free$`, text)
+	require.Regexp(t, `(?m)^capacity +7 +the pod requests more cpu than the node has$`, text)
+	require.Contains(t, text, "The pod is larger than any node: it requests 9 cpu, and the largest node, ")
 	require.Contains(t, text, "It waits, and no scheduler has said why")
 	_, _, stderr = c.run("explain", "--pod", c.space+"/none", "--policy", "bestfit")
 	require.Contains(t, stderr, "there is no pod "+c.space+"/none, or it has ended")
 }
 
-// TestRights: an error names what the account may not list.
+// TestRights: an error names what the account may not list, unless there is a trace without it.
 func TestRights(t *testing.T) {
 	c := theCluster(t)
 	text, err := os.ReadFile(c.kubeconfig)
@@ -264,9 +265,9 @@ func TestRights(t *testing.T) {
 	})
 	require.Eventually(t, func() bool {
 		_, _, stderr = c.run("snapshot", "--out", out)
-		return strings.Contains(stderr, "list horizontalpodautoscalers: forbidden: the account needs the verb list on horizontalpodautoscalers")
+		return !strings.Contains(stderr, "list nodes: forbidden")
 	}, patience, 200*time.Millisecond)
-	require.NoFileExists(t, filepath.Join(out, "trace.yaml"), "nothing half")
+	require.NotContains(t, stderr, "list horizontalpodautoscalers: forbidden", "a note, where the rest can be read")
 	c.kubeconfig = admin
 }
 

@@ -36,6 +36,9 @@ type Question struct {
 	Beyond   []string          // requirements of the pod that only a scheduler's filters check
 	Waits    string            // the scheduler's reason; "": none is given
 	Gates    []string          // scheduling gates of a pod that waits
+	Holders  []Holder          // pods with an extended resource that the pod requests, by name
+	NoPolicy bool              // the cluster has no PlacementPolicy
+	Active   bool              // the policy is one of the cluster
 	object   *v1.Pod
 	nodes    map[string]*v1.Node
 
@@ -45,6 +48,33 @@ type Question struct {
 	Time     float64 // seconds since 1970
 	Decision *ledger.Decision
 	Object   *policy.Object // the active policy; nil: no policy decided
+}
+
+// A Holder is a pod on a node with an extended resource, such as a GPU.
+type Holder struct {
+	Pod      string `json:"pod"` // namespace/name
+	Node     string `json:"node"`
+	Resource string `json:"resource"`
+	Amount   string `json:"amount"`
+}
+
+// holders lists the pods on nodes that hold an extended resource of which a pod requests some.
+func (p *Picture) holders(pod *v1.Pod) (list []Holder) {
+	wants := podspec.Demand(pod)
+	for _, o := range p.Pods {
+		if o == pod || o.Spec.NodeName == "" {
+			continue
+		}
+		for name, n := range podspec.Demand(o) {
+			if n > 0 && wants[name] > 0 && strings.Contains(name, "/") {
+				list = append(list, Holder{nameOf(o), o.Spec.NodeName, name, podspec.Format(name, n)})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b Holder) int {
+		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.Resource, b.Resource))
+	})
+	return list
 }
 
 // Ask returns the question of the node that a pod would get now, if it had none yet.
@@ -88,8 +118,8 @@ func (p *Picture) Ask(name, appLabel, fleet string, prices *kube.Prices) (*Quest
 	}
 	q.App = app.Name()
 	q.allow()
-	q.Beyond = p.others(appLabel).Unknowns(pod)
-	for _, name := range cluster.LeftOut(pod) {
+	q.Beyond, q.Holders = p.others(appLabel).Unknowns(pod), p.holders(pod)
+	for _, name := range cluster.IgnoredResources(pod) {
 		q.Beyond = append(q.Beyond, "devices of "+name)
 	}
 	if unplaced(pod) {
@@ -128,7 +158,21 @@ func (q *Question) Refusal(node string) string {
 	if taint := q.taint(n); taint != "" {
 		return "the pod does not tolerate the taint " + taint
 	}
+	if part, _ := podspec.NewSelector(q.object).Missing(n); part != "" {
+		return "the pod's " + part + " does not admit the node"
+	}
 	return "the pod's node selector or affinity does not admit the node"
+}
+
+// MissingKey returns the label of a nodeSelector or of the node affinity that a node does not have as the pod requires;
+// "" if there is none.
+func (q *Question) MissingKey(node string) string {
+	n, ok := q.nodes[node]
+	if !ok {
+		return ""
+	}
+	_, key := podspec.NewSelector(q.object).Missing(n)
+	return key
 }
 
 // taint returns the first taint of a node that the pod does not tolerate; "": none.
@@ -151,6 +195,9 @@ func (q *Question) allow() {
 	}
 }
 
+// ErrNoPolicy is the cause of an error where a cluster has no PlacementPolicy at all.
+var ErrNoPolicy = errors.New("")
+
 // Policy reads a PlacementPolicy of the cluster.
 func (c *Client) Policy(ctx context.Context, name string) (*policy.Object, error) {
 	known, err := c.serves(ctx)
@@ -158,7 +205,7 @@ func (c *Client) Policy(ctx context.Context, name string) (*policy.Object, error
 		return nil, err
 	}
 	if !known {
-		return nil, errors.New("the cluster has no PlacementPolicies: give --policy")
+		return nil, fmt.Errorf("the cluster has no PlacementPolicies: give --policy%w", ErrNoPolicy)
 	}
 	var object v1alpha1.PlacementPolicy
 	switch err := c.get(ctx, v1alpha1.SchemeGroupVersion, "placementpolicies", "", name, &object); {
@@ -185,7 +232,7 @@ func (c *Client) noPolicy(ctx context.Context, name string) error {
 		return err
 	}
 	if len(objects) == 0 {
-		return fmt.Errorf("the cluster has no PlacementPolicy %s and no other one: give --policy", name)
+		return fmt.Errorf("the cluster has no PlacementPolicy %s and no other one: give --policy%w", name, ErrNoPolicy)
 	}
 	var names []string
 	for _, o := range objects {
@@ -272,7 +319,7 @@ func (q *Question) decided(e *ledger.Event) error {
 	slices.Sort(q.Allowed)
 	q.State.SetClock(cmp.Or(e.Clock, e.Time))
 	for _, role := range []ledger.Role{ledger.Primary, ledger.Canary} {
-		if object, d := q.State.Asked(role, app); object != nil && d.PolicyDigest == e.PolicyDigest {
+		if object, d := q.State.PolicyFor(role, app); object != nil && d.PolicyDigest == e.PolicyDigest {
 			q.Object = object
 		}
 	}

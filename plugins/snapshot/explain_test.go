@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -22,6 +23,29 @@ func names(q *Question, machines []int32) []string {
 		list = append(list, q.State.NodeName(m))
 	}
 	return list
+}
+
+// The part of an affinity that a node lacks is named, and the pods that hold a GPU.
+func TestAskNamesKeysAndHolders(t *testing.T) {
+	gpu := func(n *v1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1") }
+	asks := func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("1") }
+	disk := func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{
+				{Key: v1.LabelInstanceTypeStable, Operator: v1.NodeSelectorOpExists}, {Key: "disk", Operator: v1.NodeSelectorOpIn, Values: []string{"ssd", "nvme"}},
+			},
+		}}}}}
+	}
+	p := picture([]*v1.Node{node("a", typed("m5"), gpu), node("b")},
+		pod("train", "train-0", "a", "1", asks), pod("train", "train-1", "", "1", asks), pod("db", "db-0", "", "1", disk))
+	q, err := p.Ask("shop/train-1", "", "open", nil)
+	require.NoError(t, err)
+	require.Equal(t, []Holder{{"shop/train-0", "a", "nvidia.com/gpu", "1"}}, q.Holders)
+	q, err = p.Ask("shop/db-0", "", "open", nil)
+	require.NoError(t, err)
+	require.Empty(t, q.Holders)
+	require.Equal(t, "the pod's node affinity disk In ssd, nvme does not admit the node", q.Refusal("a"))
+	require.Equal(t, "the pod's node affinity node.kubernetes.io/instance-type Exists does not admit the node", q.Refusal("b"))
 }
 
 func TestAsk(t *testing.T) {
@@ -70,7 +94,9 @@ func TestAsk(t *testing.T) {
 	q, err = p.Ask("shop/pinned-1", "", "open", nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"labelled"}, names(q, q.Allowed))
-	require.Equal(t, "the pod's node selector or affinity does not admit the node", q.Refusal("free"))
+	require.Equal(t, "the pod's nodeSelector node.kubernetes.io/instance-type=big does not admit the node", q.Refusal("free"))
+	require.Equal(t, v1.LabelInstanceTypeStable, q.MissingKey("free"))
+	require.Empty(t, q.MissingKey("labelled"))
 
 	_, err = p.Ask("shop/none", "", "open", nil)
 	require.EqualError(t, err, "there is no pod shop/none, or it has ended")

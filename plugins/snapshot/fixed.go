@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,8 @@ const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
 // stays, if not nil, names reasons of its own.
-func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration, scheduler string, stays func(*v1.Pod) string) map[string]string {
+// Those in follow may be replaced elsewhere all the same.
+func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration, scheduler string, stays func(*v1.Pod) string) (fixed map[string]string, follow map[string]bool) {
 	workload := func(pod *v1.Pod) string {
 		ref, _ := owner.Of(pod, nil)
 		return pod.Namespace + "/" + ref.String()
@@ -28,11 +30,15 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 			stand[workload(pod)]++
 		}
 	}
-	fixed, others := map[string]string{}, p.others(appLabel)
-	for _, pod := range p.Pods {
-		if pod.Spec.NodeName == "" {
-			continue
+	fixed = map[string]string{}
+	others, barred := p.others(appLabel), p.barred()
+	staying := map[string]string{} // nodes, with the reasons
+	for _, n := range p.Nodes {
+		if why, stays := apart(n); stays {
+			staying[n.Name] = why
 		}
+	}
+	reason := func(pod *v1.Pod) string {
 		why := podspec.Movable(pod, maxGrace, others)
 		if why == "" && scheduler != "" && pod.Spec.SchedulerName != scheduler {
 			why = "another scheduler places it: " + pod.Spec.SchedulerName
@@ -48,18 +54,39 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 				why = "the placement rule " + r.Name + " is about zones"
 			}
 		}
-		if why != "" {
+		if why == "" {
+			why = barred(pod)
+		}
+		if of := staying[pod.Spec.NodeName]; why == "" && of != "" {
+			why = "its node stays: " + of
+		}
+		return why
+	}
+	follow = map[string]bool{}
+	for _, pod := range p.Pods {
+		if pod.Spec.NodeName == "" {
+			continue
+		}
+		if why := reason(pod); why != "" {
 			fixed[nameOf(pod)] = why
+			follow[nameOf(pod)] = why == podspec.DependsOn+podspec.Volumes && p.follows(pod, reason)
 		}
 	}
-	return fixed
+	return fixed, follow
 }
 
 // ignored returns the pods with constraints that a trace cannot express, each with the reasons, by namespace/name.
 func (p *Picture) ignored(appLabel string) map[string]string {
-	ignored, others := map[string]string{}, p.others(appLabel)
+	ignored, others, ports := map[string]string{}, p.others(appLabel), p.hostPorts(appLabel)
 	for _, pod := range p.Pods {
-		if what := others.Unknowns(pod); (waits(pod) || pod.Spec.NodeName != "" && podspec.Moves(pod)) && len(what) > 0 {
+		what := others.Unknowns(pod)
+		if p.attached[nameOf(pod)] {
+			what = slices.DeleteFunc(what, func(w string) bool { return w == podspec.Volumes })
+		}
+		if len(ports[podspec.Group(pod, appLabel)]) > 0 { // which are rules of the trace
+			what = slices.DeleteFunc(what, func(w string) bool { return w == podspec.HostPorts })
+		}
+		if (waits(pod) || pod.Spec.NodeName != "" && podspec.Moves(pod)) && len(what) > 0 {
 			ignored[nameOf(pod)] = strings.Join(what, ", ")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -78,6 +79,18 @@ func TestNodesThatAreNoMachines(t *testing.T) {
 	require.Equal(t, []string{"nodes of AWS Fargate and virtual nodes are no machines that pods share: 1, with 1 pod, are left out"}, one.Notes)
 	_, notes := snap(t, one)
 	require.Contains(t, notes, "1 pod has constraints that a trace cannot express: shop/web-1: its anti-affinity by topology.kubernetes.io/region, the anti-affinity of shop/web-1 by topology.kubernetes.io/region")
+
+	// The bill's shares are of nodes with room: a virtual one offers any number.
+	huge := node("huge", func(n *v1.Node) {
+		n.Labels, n.Status.Allocatable["cpu"] = map[string]string{"type": "virtual-kubelet"}, resource.MustParse("10k")
+	})
+	mixed := picture([]*v1.Node{node("n1"), huge}, pod("web", "web-1", "n1", "1"), pod("burst", "burst-1", "huge", "7"))
+	mixed.leaveOut()
+	billed, _ := snap(t, mixed)
+	facts := billed.Source["cluster"].(map[string]any)
+	require.Equal(t, map[string]any{"cpu": 4., "memory": float64(8 << 30)}, facts["allocatable"])
+	require.EqualValues(t, 1, facts["requested"].(map[string]any)["cpu"])
+	require.Equal(t, 0., facts["nodes"].(map[string]any)["huge"].(map[string]any)["cost"], "not ten thousand cores")
 
 	plain := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"))
 	plain.leaveOut()

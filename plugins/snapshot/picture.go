@@ -11,6 +11,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -24,9 +25,15 @@ type Picture struct {
 	Nodes    []*v1.Node // by name
 	Pods     []*v1.Pod  // that have not ended, by age
 	Rules    []*kube.Rule
-	Declared *kube.Declared
+	Declared *kube.Declarations
 	Served   []string // extended resources that drivers serve
 	Notes    []string // omissions, with the reasons
+	Missing  []Missing
+	// Of dumps and of a lenient client only.
+	Budgets  []*policyv1.PodDisruptionBudget // by namespace/name
+	Use      map[string]Use                  // of pods by namespace/name; nil = not known
+	NodeUse  map[string]Use                  // of nodes by name; nil = not known
+	attached map[string]bool                 // pods whose volumes are all in their affinity and requests, by namespace/name
 	// The whole cluster, where the picture is of a part; nil = the picture is of all.
 	AllPods  []*v1.Pod
 	AllNodes []*v1.Node
@@ -37,6 +44,20 @@ func (p *Picture) KeepWhole() {
 	if p.AllPods == nil {
 		p.AllPods, p.AllNodes = slices.Clone(p.Pods), slices.Clone(p.Nodes)
 	}
+}
+
+// Prices returns the prices of a file, if path is not "", and of the built-in list; nil = neither has a node of the
+// picture, and costs are those of the linear model, without a currency. An error names file and line.
+func (p *Picture) Prices(path string) (*kube.Prices, error) {
+	prices, err := kube.ReadPrices(path)
+	if err != nil || prices != nil {
+		return prices.WithList(), err
+	}
+	prices = prices.WithList()
+	if slices.ContainsFunc(p.Nodes, func(n *v1.Node) bool { _, by := prices.Of(n); return by == kube.ByList }) {
+		return prices, nil
+	}
+	return nil, nil
 }
 
 // others returns the constraints of the cluster's pods on others.
@@ -62,7 +83,10 @@ func (c *Client) Read(ctx context.Context) (*Picture, error) {
 	}
 	p.sort()
 	p.leaveOut()
-	return p, c.readWorkloads(ctx, p)
+	if err := c.readWorkloads(ctx, p); err != nil || !c.Lenient {
+		return p, err
+	}
+	return p, c.readMore(ctx, p)
 }
 
 // fargate is the scheduler that creates a node of its own for each pod.
@@ -71,7 +95,12 @@ const fargate = "fargate-scheduler"
 // noMachine reports whether pods do not share a node: AWS Fargate made it for one pod, or it is virtual and
 // represents a service without nodes (https://virtual-kubelet.io).
 func noMachine(n *v1.Node) bool {
-	return n.Labels["eks.amazonaws.com/compute-type"] == "fargate" || n.Labels["type"] == "virtual-kubelet" ||
+	return n.Labels["eks.amazonaws.com/compute-type"] == "fargate" || virtual(n)
+}
+
+// virtual reports whether a node represents a service without nodes: its room is a figure without a meaning.
+func virtual(n *v1.Node) bool {
+	return n.Labels["type"] == "virtual-kubelet" ||
 		slices.ContainsFunc(n.Spec.Taints, func(t v1.Taint) bool { return t.Key == "virtual-kubelet.io/provider" })
 }
 
@@ -123,27 +152,27 @@ func nameOf(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 
 // readWorkloads reads the objects that declare pods, and the placement rules.
 func (c *Client) readWorkloads(ctx context.Context, p *Picture) error {
-	d := &kube.Declared{}
+	d := &kube.Declarations{}
 	var err error
-	if d.Deployments, err = list(ctx, c, appsv1.SchemeGroupVersion, "deployments", "", func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items }); err != nil {
+	if d.Deployments, err = list(ctx, c, appsv1.SchemeGroupVersion, "deployments", "", func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items }); c.lacks(p, "Deployment", err) != nil {
 		return err
 	}
-	if d.StatefulSets, err = list(ctx, c, appsv1.SchemeGroupVersion, "statefulsets", "", func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }); err != nil {
+	if d.StatefulSets, err = list(ctx, c, appsv1.SchemeGroupVersion, "statefulsets", "", func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items }); c.lacks(p, "StatefulSet", err) != nil {
 		return err
 	}
-	if d.ReplicaSets, err = list(ctx, c, appsv1.SchemeGroupVersion, "replicasets", "", func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }); err != nil {
+	if d.ReplicaSets, err = list(ctx, c, appsv1.SchemeGroupVersion, "replicasets", "", func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }); c.lacks(p, "ReplicaSet", err) != nil {
 		return err
 	}
-	if d.Jobs, err = list(ctx, c, batchv1.SchemeGroupVersion, "jobs", "", func(l *batchv1.JobList) []batchv1.Job { return l.Items }); err != nil {
+	if d.Jobs, err = list(ctx, c, batchv1.SchemeGroupVersion, "jobs", "", func(l *batchv1.JobList) []batchv1.Job { return l.Items }); c.lacks(p, "Job", err) != nil {
 		return err
 	}
-	if d.CronJobs, err = list(ctx, c, batchv1.SchemeGroupVersion, "cronjobs", "", func(l *batchv1.CronJobList) []batchv1.CronJob { return l.Items }); err != nil {
+	if d.CronJobs, err = list(ctx, c, batchv1.SchemeGroupVersion, "cronjobs", "", func(l *batchv1.CronJobList) []batchv1.CronJob { return l.Items }); c.lacks(p, "CronJob", err) != nil {
 		return err
 	}
 	if d.Autoscalers, err = list(ctx, c, autoscalingv2.SchemeGroupVersion, "horizontalpodautoscalers", "",
 		func(l *autoscalingv2.HorizontalPodAutoscalerList) []autoscalingv2.HorizontalPodAutoscaler {
 			return l.Items
-		}); err != nil {
+		}); c.lacks(p, "HorizontalPodAutoscaler", err) != nil {
 		return err
 	}
 	p.Declared = d
@@ -192,6 +221,12 @@ func (c *Client) readRules(ctx context.Context, p *Picture) error {
 	if err != nil {
 		return err
 	}
+	p.addRules(objects)
+	return nil
+}
+
+// addRules adds placement rules by name. A note names those that are not valid.
+func (p *Picture) addRules(objects []*v1alpha1.PlacementRule) {
 	slices.SortFunc(objects, func(a, b *v1alpha1.PlacementRule) int { return strings.Compare(a.Name, b.Name) })
 	for _, o := range objects {
 		r, err := kube.NewRule(o)
@@ -201,7 +236,6 @@ func (c *Client) readRules(ctx context.Context, p *Picture) error {
 		}
 		p.Rules = append(p.Rules, r)
 	}
-	return nil
 }
 
 // standing returns the pods of each node.

@@ -72,7 +72,7 @@ func ofDaemonSet(p *v1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
 
 // picture is a cluster of nodes and pods as it would be read.
 func picture(nodes []*v1.Node, pods ...*v1.Pod) *Picture {
-	p := &Picture{Nodes: slices.Clone(nodes), Pods: pods, Declared: &kube.Declared{}}
+	p := &Picture{Nodes: slices.Clone(nodes), Pods: pods, Declared: &kube.Declarations{}}
 	p.sort()
 	return p
 }

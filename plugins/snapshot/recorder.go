@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +20,8 @@ import (
 )
 
 // A Recorder turns pictures of a cluster into the events between them: those of a
-// decision log, without decisions. If they are in a file, the recording can be resumed after
-// the process was killed.
+// decision log, without decisions. In memory it keeps the whole past. In files it keeps only the present objects: the
+// recording continues like a scheduler's log, each process beginning with a description of the cluster.
 type Recorder struct {
 	// MinReplicas may be changed before the first picture: a pod of a workload with fewer on
 	// nodes is marked as one that must not move.
@@ -42,14 +40,21 @@ type Recorder struct {
 	Prices *kube.Prices
 
 	priced   map[kube.PriceSource]int // nodes of the last picture by the source of their prices
+	origins  map[string]bool          // of their prices in the built-in list
 	fixed    map[string]string        // pods of the last picture that must not move, with the reasons
+	follow   map[string]bool          // of these, pods that may be replaced elsewhere with their volumes
 	ignored  map[string]string        // pods of the last picture with constraints that a trace cannot express
 	unwell   []string                 // notes on nodes of the last picture
-	past     *history.History         // empty where stream is set
-	stream   *stream
-	log      *ledger.Log // nil: in memory only
+	looks    int
+	picture  *Picture              // the first one, if there are no others
+	ports    map[string][]hostPort // of the last picture, by group
 	appLabel string
-	began    time.Time
+	fleet    string
+	last     int64             // time of the last look, in ms since 1970
+	past     *history.History  // in memory; nil: in files
+	files    *logged           // nil: in memory
+	total    history.Counts    // of the recording in files, when a trace was last made of it
+	expected map[string]string // UIDs of nodes by name, one of which is to be there; "" = any UID
 
 	ledger   *ledger.Ledger // as this process sees the cluster; nil: not read yet
 	cluster  *kube.Translator
@@ -69,72 +74,30 @@ type waiter struct {
 
 // NewRecorder begins a recording in memory.
 func NewRecorder(appLabel string, now time.Time) *Recorder {
-	return &Recorder{past: history.New(), appLabel: appLabel, began: now, MinReplicas: MinReplicas}
+	r := newRecorder(appLabel, "open", now)
+	r.past = history.New()
+	return r
 }
 
-// OpenRecorder begins a recording in a file, or resumes the one that it holds, which
-// may be of the old format. Only one process at a time may have it open.
-func OpenRecorder(path, appLabel string, now time.Time) (r *Recorder, resumed bool, err error) {
-	if err := translateFile(path); err != nil {
-		return nil, false, err
-	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	r = NewRecorder(appLabel, now)
-	if r.log, err = ledger.OpenLog(path); err != nil {
-		return nil, false, err
-	}
-	if err := r.read(path, file); err != nil {
-		return nil, false, errors.Join(err, r.log.Close())
-	}
-	start, began := r.past.Start()
-	if start.Version == 0 {
-		return r, false, nil
-	}
-	if start.AppLabel != appLabel {
-		err := fmt.Errorf("%s: was begun with --app-label %q, not %q", path, start.AppLabel, appLabel)
-		return nil, false, errors.Join(err, r.log.Close())
-	}
-	r.began = time.UnixMilli(began).UTC()
-	return r, true, nil
+func newRecorder(appLabel, fleet string, now time.Time) *Recorder {
+	return &Recorder{appLabel: appLabel, fleet: fleet, last: now.UnixMilli() - 1, MinReplicas: MinReplicas}
 }
 
-// read adds the events of a recording.
-func (r *Recorder) read(path string, file *os.File) error {
-	events := ledger.NewReader(path, file)
-	for {
-		e, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := r.past.Add(e); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, events.Line(), err)
-		}
-	}
-}
-
-// Record takes a picture of the cluster at a time and records the changes.
+// Record takes a picture of the cluster at a time and records the changes. Its time increases even when clocks are
+// set back: nothing leaves at the moment of its arrival.
 func (r *Recorder) Record(p *Picture, now time.Time) error {
-	at := r.instant(now)
+	r.last = max(r.last+1, now.UnixMilli())
 	if r.ledger == nil {
-		if start, _ := r.past.Start(); start.Version != 0 && start.Currency != r.Prices.Unit() {
-			return fmt.Errorf("the recording was begun with prices in %q, not in %q", start.Currency, r.Prices.Unit())
-		}
-		r.ledger, r.waiting = ledger.New(), map[types.UID]waiter{}
-		r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
-		r.cluster.Prices = r.Prices
-		r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
-			Version: ledger.Version, Fleet: r.fleet(), Units: podspec.Units, AppLabel: r.appLabel, Currency: r.Prices.Unit(), MaxShareOfApp: ledger.MaxShareOfApp,
-		}})
+		r.begin()
 	}
 	r.show(p, now)
-	r.fixed, r.ignored, r.unwell = p.fixed(r.appLabel, r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays), p.ignored(r.appLabel), p.unwell()
+	r.ports = p.hostPorts(r.appLabel)
+	r.fixed, r.follow = p.fixed(r.appLabel, r.MinReplicas, r.MaxGrace, r.Scheduler, r.Stays)
+	r.ignored, r.unwell = p.ignored(r.appLabel), p.unwell()
+	if r.picture = p; r.looks > 0 {
+		r.picture = nil
+	}
+	r.looks++
 	if r.err != nil {
 		return r.err
 	}
@@ -145,29 +108,30 @@ func (r *Recorder) Record(p *Picture, now time.Time) error {
 		uids[n.Name] = n.UID
 	}
 	for _, e := range events {
-		e.Time = float64(at) / 1e3
+		e.Time = float64(r.last) / 1e3
 		if e.Kind == ledger.KindNode {
 			e.UID = string(uids[e.Node])
 		}
-		if r.stream != nil {
-			continue
-		}
-		if err := r.past.Add(e); err != nil {
-			return err
-		}
-	}
-	if r.stream != nil && len(events) == 0 {
-		if e := r.stream.quiet(); e != nil {
-			events = append(events, e)
+		if r.past != nil {
+			if err := r.past.Add(e); err != nil {
+				return err
+			}
 		}
 	}
-	switch {
-	case r.log == nil || len(events) == 0:
+	if r.past != nil {
 		return nil
-	case r.stream != nil:
-		return r.stream.write(r, events, now)
 	}
-	return errors.Join(r.log.Write(events...), r.log.Sync())
+	return r.files.write(r.ledger, events, now, r.last)
+}
+
+// begin describes the cluster from nothing.
+func (r *Recorder) begin() {
+	r.ledger, r.waiting = ledger.New(), map[types.UID]waiter{}
+	r.cluster = kube.NewTranslator(r.appLabel, r.ledger, r.onEvent)
+	r.cluster.Prices = r.Prices
+	r.onEvent(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{
+		Version: ledger.Version, Fleet: r.fleet, Units: podspec.Units, AppLabel: r.appLabel, Currency: r.Prices.Unit(), MaxShareOfApp: ledger.MaxShareOfApp,
+	}})
 }
 
 func (r *Recorder) onEvent(e *ledger.Event) {
@@ -175,19 +139,6 @@ func (r *Recorder) onEvent(e *ledger.Event) {
 		r.err = fmt.Errorf("%s %s%s%s: %w", e.Kind, e.Node, e.App, e.Pod, err)
 	}
 	r.events = append(r.events, e)
-}
-
-// instant returns the time of a look in ms since 1970. It increases even when clocks are
-// set back: nothing leaves at the moment of its arrival.
-func (r *Recorder) instant(now time.Time) int64 {
-	if s := r.stream; s != nil {
-		s.last = max(s.last+1, now.UnixMilli())
-		return s.last
-	}
-	if start, _ := r.past.Start(); start.Version == 0 {
-		return r.began.UnixMilli()
-	}
-	return max(r.past.Last()+1, now.UnixMilli())
 }
 
 // inOrder sorts the events of one look: departures precede arrivals, for which they make room,
@@ -223,11 +174,13 @@ func (r *Recorder) show(p *Picture, now time.Time) {
 	r.cluster.SetServed(p.unoffered())
 	on := p.standing()
 	there := map[string]bool{}
-	r.priced = map[kube.PriceSource]int{}
+	r.priced, r.origins = map[kube.PriceSource]int{}, map[string]bool{}
 	for _, n := range p.Nodes {
 		there[n.Name] = true
 		_, by := r.Prices.Of(n)
-		r.priced[by]++
+		if r.priced[by]++; by == kube.ByList {
+			r.origins[r.Prices.Origin(n)] = true
+		}
 		r.cluster.SetNode(n, on[n.Name])
 	}
 	var gone []string
@@ -281,8 +234,18 @@ func (r *Recorder) showWaiting(p *Picture) {
 // Trace makes a trace of the recording; fleet is open or fixed. notes list the adjusted
 // and ignored data.
 func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, err error) {
-	t, notes, err = r.past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
-	if err == nil && r.log == nil { // a recording is of the past, and lacks data on it
+	if r.past != nil && r.picture != nil && len(r.picture.Nodes) == 0 {
+		return r.picture.bare(name, r.Prices), nil, nil
+	}
+	past := r.past
+	if past == nil {
+		if past, err = history.ReadAll(r.files.path); err != nil {
+			return nil, nil, err
+		}
+		r.total = past.Counts()
+	}
+	t, notes, err = past.Trace(history.Options{Name: name, Fleet: fleet, Method: "sigma snapshot"})
+	if err == nil && r.past != nil { // a recording is of the past, and lacks data on it
 		fixed, ignored := map[string]any{}, map[string]any{}
 		for name, of := range map[string]map[string]any{"fixed": fixed, "ignored": ignored} {
 			known, _ := t.Source[name].(map[string]any)
@@ -302,6 +265,7 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 		}
 		if len(ignored) > 0 {
 			t.Source["ignored"] = ignored
+			keepFirst(t, ignored)
 			first := slices.Min(slices.Collect(maps.Keys(ignored)))
 			have := "have constraints that a trace cannot express; the first is"
 			if len(ignored) == 1 {
@@ -309,7 +273,21 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 			}
 			notes = append(notes, fmt.Sprintf("%s %s %s: %s", podsText(len(ignored)), have, first, ignored[first]))
 		}
+		addHostPorts(t.Instance, r.ports)
 		notes = append(notes, r.unwell...)
+		if r.picture != nil { // it has no past
+			if note := r.picture.keepOnDemand(t.Instance, r.appLabel); note != "" {
+				notes = append(notes, note)
+			}
+			facts := r.picture.facts(t, r.Prices, r.selectors())
+			if follow := r.following(t); len(follow) > 0 {
+				facts["follow"] = follow
+			}
+			if rounds := r.picture.rounds(r.appLabel); len(rounds) > 0 {
+				facts["budgets"] = rounds
+			}
+			t.Source["cluster"] = facts
+		}
 	}
 	notes = append(notes, r.missent...)
 	for i := range r.faults {
@@ -318,10 +296,32 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 	return t, notes, err
 }
 
+// following are the requests of placed.csv that must not move, and may be replaced elsewhere with their volumes.
+func (r *Recorder) following(t *trace.Trace) map[string]any {
+	list := map[string]any{}
+	for i := range t.Requests[:t.Initial] {
+		if name := t.Requests[i].Name; r.follow[name] {
+			list[name] = true
+		}
+	}
+	return list
+}
+
+// selectors are those of the apps.
+func (r *Recorder) selectors() map[string]*podspec.Selector {
+	of := map[string]*podspec.Selector{}
+	for a := range r.ledger.Apps() {
+		if s := r.ledger.Selector(a.Spec().Selector); s != nil {
+			of[a.Name()], _ = s.Object.(*podspec.Selector)
+		}
+	}
+	return of
+}
+
 // Priced describes the sources of the prices of the nodes that were seen last.
 func (r *Recorder) Priced() string {
 	var of []string
-	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByModel} {
+	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByList, kube.ByModel} {
 		if n := r.priced[by]; n > 0 {
 			of = append(of, fmt.Sprintf("%d by %s", n, by))
 		}
@@ -330,39 +330,43 @@ func (r *Recorder) Priced() string {
 	if r.Prices == nil {
 		return text + "; with --prices FILE savings are in money"
 	}
-	return text + ", in " + r.Prices.Currency + " an hour"
-}
-
-// Tally counts the content of the recording so far.
-func (r *Recorder) Tally() history.Tally {
-	if r.stream != nil {
-		return r.stream.tally(r)
+	text += ", in " + r.Prices.Currency + " an hour"
+	for _, origin := range slices.Sorted(maps.Keys(r.origins)) {
+		text += "\n  " + origin
 	}
-	return r.past.Tally()
+	return text
 }
 
-// Began returns the time when the recording began.
-func (r *Recorder) Began() time.Time { return r.began }
+// Counts counts the present objects, and the arrivals and departures: those since the first picture of this process.
+func (r *Recorder) Counts() history.Counts {
+	if r.past != nil {
+		return r.past.Counts()
+	}
+	t := history.Counts{Arrived: r.files.arrived, Departed: r.files.left, Waiting: len(r.waiting)}
+	if r.ledger == nil {
+		return t
+	}
+	for n := range r.ledger.Nodes() {
+		t.Nodes, t.Placed = t.Nodes+1, t.Placed+len(n.Pods())
+	}
+	for range r.ledger.Apps() {
+		t.Apps++
+	}
+	return t
+}
 
-// SameCluster reports an error when none of the present nodes of the recording
-// is in the picture: it is of another cluster.
+// Total counts the content of a recording in files when a trace was last made of it, since its beginning.
+func (r *Recorder) Total() history.Counts { return r.total }
+
+// SameCluster reports an error when none of the expected nodes is in the picture: it is of another cluster.
 func (r *Recorder) SameCluster(p *Picture) error {
-	known := r.past.NodeUIDs()
 	for _, n := range p.Nodes {
-		if uid, ok := known[n.Name]; ok && uid == string(n.UID) || r.stream != nil && slices.Contains(r.stream.expected, n.Name) {
+		if uid, ok := r.expected[n.Name]; ok && (uid == "" || uid == string(n.UID)) {
 			return nil
 		}
 	}
-	if len(known) == 0 && (r.stream == nil || len(r.stream.expected) == 0) {
+	if len(r.expected) == 0 {
 		return nil
 	}
 	return errors.New("the recording is of another cluster: none of its nodes is in this one")
-}
-
-// Close closes the file, if there is one.
-func (r *Recorder) Close() error {
-	if r.log == nil {
-		return nil
-	}
-	return r.log.Close()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -26,6 +27,16 @@ func after(seconds float64) time.Time { return noon.Add(time.Duration(seconds * 
 func record(t *testing.T, r *Recorder, seconds float64, p *Picture) {
 	t.Helper()
 	require.NoError(t, r.Record(p, after(seconds)))
+}
+
+// resume continues the recording of a file, if there is one.
+func resume(t *testing.T, path string, now time.Time) (r *Recorder, resumed bool) {
+	t.Helper()
+	r, err := OpenRecorder(path, "", "open", ledger.Rotation{}, now)
+	require.NoError(t, err)
+	began, err := r.Resume()
+	require.NoError(t, err)
+	return r, !began.IsZero()
 }
 
 func TestRecordingByHand(t *testing.T) {
@@ -71,7 +82,7 @@ func TestRecordingByHand(t *testing.T) {
 `)
 	require.Contains(t, texts["trace.yaml"], "  seconds: 20\n")
 	require.Contains(t, texts["machines.csv"], "n2,", "it was there")
-	require.Equal(t, history.Tally{Nodes: 1, Apps: 2, Arrived: 3, Left: 5}, r.Tally())
+	require.Equal(t, history.Counts{Nodes: 1, Apps: 2, Arrived: 3, Departed: 5}, r.Counts())
 }
 
 // A node that was cordoned before it was removed is a machine of the trace.
@@ -118,8 +129,7 @@ func TestRulesOfThePast(t *testing.T) {
 	rules := []*kube.Rule{rule(t, v1alpha1.PlacementRuleSpec{PodSet: app("web"), Excludes: []v1alpha1.Exclusion{{PodSet: app("db")}}})}
 	path := filepath.Join(t.TempDir(), "recording")
 	open := func() *Recorder {
-		r, _, err := OpenRecorder(path, "", noon)
-		require.NoError(t, err)
+		r, _ := resume(t, path, noon)
 		return r
 	}
 	count := func(r *Recorder) int {
@@ -156,8 +166,7 @@ func TestRecordingGoesOn(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "recording")
 		l := newLife(seed)
 		whole := NewRecorder("", noon)
-		cut, resumed, err := OpenRecorder(path, "", noon)
-		require.NoError(t, err)
+		cut, resumed := resume(t, path, noon)
 		require.False(t, resumed)
 		for i := range 80 {
 			if i > 0 {
@@ -178,11 +187,10 @@ func TestRecordingGoesOn(t *testing.T) {
 					require.NoError(t, err)
 					require.NoError(t, f.Close())
 				}
-				cut, resumed, err = OpenRecorder(path, "", after(float64(i)))
-				require.NoError(t, err)
+				cut, resumed = resume(t, path, after(float64(i)))
 				require.True(t, resumed)
 				record(t, cut, float64(i)+.5, p)
-				require.Equal(t, whole.Tally().Standing, cut.Tally().Standing, "nothing is new")
+				require.Equal(t, whole.Counts().Placed, cut.Counts().Placed, "nothing is new")
 			}
 		}
 		want, notes, err := whole.Trace("x", "open")
@@ -209,8 +217,8 @@ func TestRecordingGoesOn(t *testing.T) {
 				n++
 			}
 		}
-		tally := whole.Tally()
-		require.Equal(t, n, tally.Standing+tally.Waiting)
+		tally := whole.Counts()
+		require.Equal(t, n, tally.Placed+tally.Waiting)
 		hopeless := 0
 		for _, note := range notes {
 			if _, left, ok := strings.Cut(note, "waiting pods left out: "); ok {
@@ -226,8 +234,7 @@ func TestRecordingGoesOn(t *testing.T) {
 // TestRecordingCutAnywhere: a recording can be resumed wherever a kill cut it off.
 func TestRecordingCutAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recording")
-	r, _, err := OpenRecorder(path, "", noon)
-	require.NoError(t, err)
+	r, _ := resume(t, path, noon)
 	l := newLife(3)
 	for i := range 12 {
 		l.step()
@@ -238,8 +245,7 @@ func TestRecordingCutAnywhere(t *testing.T) {
 	require.NoError(t, err)
 	for size := 0; size <= len(text); size += 97 {
 		require.NoError(t, os.WriteFile(path, text[:size], 0o600))
-		r, resumed, err := OpenRecorder(path, "", after(20))
-		require.NoError(t, err, "%d bytes", size)
+		r, resumed := resume(t, path, after(20))
 		require.Equal(t, strings.Contains(string(text[:size]), "\n"), resumed)
 		p := l.picture()
 		if resumed {
@@ -254,8 +260,8 @@ func TestRecordingCutAnywhere(t *testing.T) {
 				waiting++
 			}
 		}
-		tally := r.Tally()
-		require.Equal(t, []int{len(l.nodes), standing, waiting}, []int{tally.Nodes, tally.Standing, tally.Waiting})
+		tally := r.Counts()
+		require.Equal(t, []int{len(l.nodes), standing, waiting}, []int{tally.Nodes, tally.Placed, tally.Waiting})
 		tr, _, err := r.Trace("x", "open")
 		require.NoError(t, err)
 		files(t, tr)
@@ -263,20 +269,35 @@ func TestRecordingCutAnywhere(t *testing.T) {
 	}
 }
 
-func TestOpenRecorderRefuses(t *testing.T) {
+func TestRecorderRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "recording")
-	r, _, err := OpenRecorder(path, "app", noon)
-	require.NoError(t, err)
+	open := func(label, fleet string) *Recorder {
+		r, err := OpenRecorder(path, label, fleet, ledger.Rotation{}, noon)
+		require.NoError(t, err)
+		return r
+	}
+	r := open("app", "open")
 	record(t, r, 0, picture([]*v1.Node{node("a")}))
-	_, _, err = OpenRecorder(path, "app", noon)
+	_, err := OpenRecorder(path, "app", "open", ledger.Rotation{}, noon)
 	require.ErrorContains(t, err, "another writer has it open")
 	require.NoError(t, r.Close())
 
-	_, _, err = OpenRecorder(path, "", noon)
-	require.EqualError(t, err, path+`: was begun with --app-label "app", not ""`)
+	refused := func(r *Recorder, want string) {
+		t.Helper()
+		_, err := r.Resume()
+		require.EqualError(t, err, path+": was begun with "+want)
+		require.NoError(t, r.Close())
+	}
+	refused(open("", "open"), `--app-label "app", not ""`)
+	refused(open("app", "fixed"), `--fleet open, not fixed`)
+	r = open("app", "open")
+	r.Prices = &kube.Prices{Currency: "EUR"}
+	refused(r, `--prices in "", not in "EUR"`)
 
-	r, _, err = OpenRecorder(path, "app", noon)
+	r = open("app", "open")
+	began, err := r.Resume()
 	require.NoError(t, err)
+	require.Equal(t, noon, began)
 	other := node("a") // a node of that name, but not that one
 	other.UID = "other"
 	require.EqualError(t, r.SameCluster(picture([]*v1.Node{other})), "the recording is of another cluster: none of its nodes is in this one")
@@ -292,12 +313,26 @@ func TestOpenRecorderRefuses(t *testing.T) {
 		{`{"seq":1,"kind":"rule"}` + "\n", `:1: nothing started yet`},
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(bad.text), 0o600))
-		_, _, err := OpenRecorder(path, "", noon)
+		r := open("", "open")
+		_, err := r.Resume()
 		require.ErrorContains(t, err, path+bad.want)
+		require.NoError(t, r.Close())
 		left, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, bad.text, string(left), "what cannot be read is left alone")
 	}
+}
+
+// A recording of the format before decision logs is refused, and left alone.
+func TestRecorderRefusesOldFormat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "recording")
+	text := `{"at":0,"begin":{"version":1,"time":"2026-05-04T12:00:00Z"}}` + "\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	_, err := OpenRecorder(path, "", "open", ledger.Rotation{}, noon)
+	require.ErrorContains(t, err, path+":1: a recording in the format of an earlier sigma")
+	left, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, text, string(left))
 }
 
 const begun = `{"seq":1,"time":1777896000,"kind":"start","start":{"version":2,"fleet":"open"}}` + "\n"

@@ -149,6 +149,28 @@ devices: []
 fleet: open
 maxShareOfApp: 0.5
 source:
+  cluster:
+    allocatable:
+      cpu: 20
+      memory: 42949672960
+    lost:
+      shop/stray: their node is not in the cluster
+    nodes:
+      empty:
+        cost: 0.16
+        why: cordoned
+      old:
+        why: cordoned
+    prices:
+      annotation: 1
+      model: 4
+    requested:
+      cpu: 5
+      memory: 0
+    waiting:
+      shop/train-1: limits beside other pods
+      shop/web-3: limits beside other pods
+      shop/web-4: "scheduling gates: no node is looked for yet"
   declared:
     shop/Deployment/db: 0
   fixed:
@@ -340,6 +362,7 @@ func TestTypeNames(t *testing.T) {
 			n.Labels = map[string]string{"karpenter.sh/nodepool": name, v1.LabelInstanceTypeStable: "m5"}
 		}
 	}
+	c5 := func(n *v1.Node) { n.Labels[v1.LabelInstanceTypeStable] = "c5" }
 	tests := []struct {
 		name  string
 		nodes []*v1.Node
@@ -349,6 +372,8 @@ func TestTypeNames(t *testing.T) {
 		{"one kind of several sizes", []*v1.Node{node("a"), node("b", big)}, []string{"node", "node"}},
 		{"by instance type", []*v1.Node{node("a", typed("small")), node("b", typed("gpu"), tainted)}, []string{"small", "gpu"}},
 		{"by pool, since the instance type is the same", []*v1.Node{node("a", pool("main")), node("b", pool("gpu"), tainted)}, []string{"main", "gpu"}},
+		{"by instance type, though they admit the same pods", []*v1.Node{node("a", typed("m5.xlarge")), node("b", typed("m5.4xlarge"), big), node("c", tainted)}, []string{"m5.xlarge", "m5.4xlarge", "type-2"}},
+		{"by instance type and pool", []*v1.Node{node("a", pool("main")), node("b", pool("main"), c5), node("c", pool("db"), tainted), node("d", pool("db"), c5, tainted)}, []string{"m5/main", "c5/main", "m5/db", "c5/db"}},
 		{"by shape, since the label is the same", []*v1.Node{node("a", typed("m5")), node("b", typed("m5"), tainted, big)}, []string{"4c8g", "16c62g"}},
 		{"by number, since all is the same", []*v1.Node{node("a"), node("b", tainted)}, []string{"type-1", "type-2"}},
 		{"by number, since a name is taken", []*v1.Node{node("a", typed("type-2")), node("b", tainted, big), node("c", tainted)}, []string{"type-2", "type-3", "type-3"}},

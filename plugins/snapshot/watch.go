@@ -25,7 +25,7 @@ type Watch struct {
 	// Notify is called with messages for the user.
 	Notify func(text string)
 	// Seen is called after each look at the cluster.
-	Seen func(history.Tally)
+	Seen func(history.Counts)
 
 	look, declared, save time.Duration // intervals; 0: the usual ones
 }
@@ -51,7 +51,7 @@ func (c *Client) Watch(ctx context.Context, r *Recorder, w Watch) error {
 	if err := r.Record(p, time.Now()); err != nil {
 		return err
 	}
-	w.Seen(r.Tally())
+	w.Seen(r.Counts())
 	if err := w.Save(); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (f *follower) record(ctx context.Context, c *Client, r *Recorder, p *Pictur
 			return err
 		}
 		next.Declared = nil // it counts once
-		w.Seen(r.Tally())
+		w.Seen(r.Counts())
 		return nil
 	}
 	for {

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"math"
+	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -150,12 +151,7 @@ func (d *demand) most(a int32) float64 { return min(maxItems, d.each/float64(max
 
 // anyGiven reports whether a forecast column has a value at all.
 func anyGiven(column []float64) bool {
-	for _, m := range column {
-		if m >= 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(column, func(m float64) bool { return m >= 0 })
 }
 
 // reload computes everything from the state.

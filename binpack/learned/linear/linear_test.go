@@ -205,17 +205,31 @@ func TestLinearEqualsTwin(t *testing.T) {
 		{"large2d", map[string]string{"scale": ".05"}},
 		{"fixed", map[string]string{"scale": ".05", "f": ".95"}},
 		{"churn", map[string]string{"scale": ".05", "days": "1"}},
-		{"orlib", map[string]string{"n": "100"}},
+		{"small", map[string]string{"total": "known"}}, // with one dimension, below
 	} {
 		for _, k := range []binpack.Knowledge{binpack.K0, binpack.K0Clock, binpack.K1, binpack.K1Clock, binpack.K2} {
 			t.Run(fmt.Sprintf("%s/%s", tc.kind, k), func(t *testing.T) {
 				tr, err := generate.Generate(tc.kind, 17, tc.set)
 				require.NoError(t, err)
+				if len(tc.set) == 1 && tc.set["total"] != "" {
+					oneDimension(tr.Instance)
+				}
 				addRules(tr.Instance)
 				p := everyFeature(t, k, !k.Forecast() && k != binpack.K2)
 				compareWithTwin(t, tr, p)
 			})
 		}
+	}
+}
+
+// oneDimension leaves the first dimension.
+func oneDimension(inst *binpack.Instance) {
+	inst.Dimensions = inst.Dimensions[:1]
+	for a := range inst.Apps {
+		inst.Apps[a].Demand = inst.Apps[a].Demand[:1]
+	}
+	for m := range inst.Machines {
+		inst.Machines[m].Capacity = inst.Machines[m].Capacity[:1]
 	}
 }
 

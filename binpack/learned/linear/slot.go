@@ -9,12 +9,7 @@ import (
 )
 
 func anyLimit(inst *binpack.Instance) bool {
-	for _, g := range inst.Groups {
-		if g.Limit > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(inst.Groups, func(g binpack.Group) bool { return g.Limit > 0 })
 }
 
 // compileShapes groups demand vectors: one shape each while they are few, else

@@ -1,11 +1,13 @@
 package linear
 
 import (
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sigma-scheduler/sigma/benchdata/generate"
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/packtest"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -15,9 +17,7 @@ import (
 // one in part only, and one kind has none of it.
 func curveTrace(t *testing.T) *trace.Trace {
 	t.Helper()
-	tr, err := generate.Generate("wide", 3, map[string]string{"n": "900", "d": "40"})
-	require.NoError(t, err)
-	inst := tr.Instance
+	inst, tr := curves(900, 40)
 	const scarce = 33
 	for a := range inst.Apps {
 		if a%2 == 0 {
@@ -37,6 +37,37 @@ func curveTrace(t *testing.T) *trace.Trace {
 	inst.Machines = append(inst.Machines, small)
 	inst.Fleet = binpack.Fixed
 	return tr
+}
+
+// curves are n items of apps whose demands are a day of cpu and one of memory, in d dimensions.
+func curves(n, d int) (*binpack.Instance, *trace.Trace) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	inst := &binpack.Instance{
+		Types: []string{"host"}, Fleet: binpack.Open, Machines: []binpack.MachineLine{{Name: "host", Count: binpack.Unlimited, Cost: 1}},
+	}
+	for i := range d {
+		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: fmt.Sprintf("d%03d", i), One: 1})
+		inst.Machines[0].Capacity = append(inst.Machines[0].Capacity, 10_000)
+	}
+	tr := &trace.Trace{Instance: inst, MeasureFrom: math.NaN()}
+	for len(tr.Requests) < n {
+		level, peak, a := 300*math.Exp(rng.NormFloat64()-.5), rng.Float64(), int32(len(inst.Apps))
+		demand := make([]int64, d)
+		for i := range demand {
+			demand[i] = int64(math.Round(min(10_000, max(1, level*(1+.7*math.Cos(2*math.Pi*(2*float64(i)/float64(d)-peak)))*(.8+.4*rng.Float64())))))
+		}
+		inst.Apps = append(inst.Apps, binpack.App{Name: fmt.Sprintf("app-%d", a), Group: a, Demand: demand, Expected: -1, Lifetime: -1})
+		inst.Groups = append(inst.Groups, binpack.Group{Name: inst.Apps[a].Name, Limit: int32(rng.IntN(5) * rng.IntN(2))})
+		for range min(n-len(tr.Requests), int(min(200, 2/math.Pow(1-rng.Float64(), 1/1.2)))) {
+			tr.Requests = append(tr.Requests, trace.Request{App: a, Count: 1})
+		}
+	}
+	rng.Shuffle(n, func(i, j int) { tr.Requests[i], tr.Requests[j] = tr.Requests[j], tr.Requests[i] })
+	for i := range tr.Requests {
+		tr.Requests[i].Name = fmt.Sprintf("r%05d", i)
+		tr.Events = append(tr.Events, trace.Event{Time: float64(i), Kind: trace.Create, Request: int32(i), Count: 1})
+	}
+	return inst, tr
 }
 
 // TestSpans: with spans, too, the grid decides as scoring every machine does, also after a reset.

@@ -46,7 +46,6 @@ func TestPlanIsReachedInEveryOrder(t *testing.T) {
 		{"large", 3, 6, map[string]string{"scale": ".2"}},
 		{"large3d", 2, 4, map[string]string{"scale": ".2"}},
 		{"fixed", 2, 4, map[string]string{"scale": ".2", "f": "1"}},
-		{"orlib", 1, 3, nil},
 	} {
 		for seed := range c.seeds {
 			t.Run(fmt.Sprintf("%s-%d", c.kind, seed), func(t *testing.T) {

@@ -16,11 +16,18 @@ var link = regexp.MustCompile(`(?i)https?:|//[a-z]|<script[^>]|<link|<img|<ifram
 // data are JSON, which runs nothing and may hold any text.
 var data = regexp.MustCompile(`<script type="application/json" id="sigma-data">[^<]*</script>`)
 
+// script is that of all pages.
+var script = regexp.MustCompile(`(?s)<script>\n"use strict";.*</script>`)
+
 // Check fails unless a page without its script fetches and runs nothing, holds no NaN or
 // infinite figure, closes elements in order, has no id twice, and has a title and a
 // description for every plot.
 func Check(t *testing.T, page string) {
 	t.Helper()
+	if len(script.FindAllString(page, -1)) != 1 {
+		t.Error("the page has no script, or two")
+	}
+	page = script.ReplaceAllString(page, "")
 	if found := link.FindString(data.ReplaceAllString(page, "")); found != "" {
 		t.Errorf("the page holds %q", found)
 	}

@@ -25,9 +25,6 @@ type Access struct {
 	Plaintext      bool   // the server needs no certificate
 }
 
-// ReadSecret returns the secret that a file holds.
-func ReadSecret(path string) (string, error) { return secret(path) }
-
 // patience is the timeout for a server to appear.
 const patience = 30 * time.Second
 

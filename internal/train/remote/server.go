@@ -50,9 +50,7 @@ func StartServer(address string, access Access) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening at %q: port %q: want a number from 0 to 65535", address, portText)
 	}
-	if host == "" {
-		host = "0.0.0.0"
-	}
+	host = cmp.Or(host, "0.0.0.0")
 	store, err := os.MkdirTemp("", "sigma-nats-")
 	if err != nil {
 		return nil, err
@@ -137,7 +135,7 @@ func (s *Server) Close() error {
 // TokenFile returns the token in a file. Without the file it makes both, readable for
 // the owner only.
 func TokenFile(path string) (string, error) {
-	token, err := secret(path)
+	token, err := ReadSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return token, err
 	}
@@ -150,8 +148,8 @@ func TokenFile(path string) (string, error) {
 	return token, errors.Join(err, file.Close())
 }
 
-// secret reads a file that holds one.
-func secret(path string) (string, error) {
+// ReadSecret returns the secret that a file holds.
+func ReadSecret(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -53,12 +54,8 @@ func NewTrainer(ctx context.Context, conn *Conn, job *train.Job, o TrainerOption
 	if err != nil {
 		return nil, err
 	}
-	if o.InFlight == 0 {
-		o.InFlight = 256
-	}
-	if o.AckWait == 0 {
-		o.AckWait = 5 * time.Second
-	}
+	o.InFlight = cmp.Or(o.InFlight, 256)
+	o.AckWait = cmp.Or(o.AckWait, 5*time.Second)
 	t := &Trainer{
 		conn: conn, job: job, options: o, build: build, run: runName(job.ID, build), id: rand.Text(),
 		answers: make(chan answer), failed: make(chan error, 1),

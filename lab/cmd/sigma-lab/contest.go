@@ -62,7 +62,7 @@ best are behind the guard of memory. The same flags give the same figures.`,
 				return shell.Usage("--learners: %w", err)
 			}
 			if page != "" {
-				if err := durable.WriteFile(page, found.HTML); err != nil {
+				if err := durable.WriteFile(page, found.Report().HTML); err != nil {
 					return err
 				}
 			}

@@ -11,6 +11,7 @@
 //	sigma-lab contest                          learners of the concurrency limit on drawn pods
 //	sigma-lab convert FORMAT PATH…             public data sets as traces
 //	sigma-lab reassign                         machine reassignment, the ROADEF challenge
+//	sigma-lab dump                             a messy cluster as kubectl writes it, for tests and the demo
 //
 // Records run in the root of the repository. Public sets are read from SIGMA_DATA; without it the
 // pages name the sets left out. A section replaces its page when it has ended, so a failed or
@@ -22,7 +23,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/internal/cli"
-	_ "github.com/sigma-scheduler/sigma/lab/rollout" // a model of policy files
+	_ "github.com/sigma-scheduler/sigma/lab/instances"  // kinds of generate
+	_ "github.com/sigma-scheduler/sigma/lab/policies"   // files of the model population
+	_ "github.com/sigma-scheduler/sigma/lab/population" // a model of policy files
+	_ "github.com/sigma-scheduler/sigma/lab/rollout"    // another
 )
 
 // version is set by the linker: -ldflags '-X main.version=…'.
@@ -32,6 +36,6 @@ func main() { cli.Main(laboratory()) }
 
 func laboratory() cli.Program {
 	return cli.Program{Name: "sigma-lab", Version: version, Converter: converter, Commands: func(shell cli.Shell) []*cobra.Command {
-		return []*cobra.Command{recordsCommand(shell), contestCommand(shell), reassignCommand(shell)}
+		return []*cobra.Command{recordsCommand(shell), contestCommand(shell), reassignCommand(shell), dumpCommand(shell)}
 	}}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/cli"
+	"github.com/sigma-scheduler/sigma/internal/defrag"
 	"github.com/sigma-scheduler/sigma/internal/durable"
-	"github.com/sigma-scheduler/sigma/internal/rebalance"
 	"github.com/sigma-scheduler/sigma/lab/reassign"
 )
 
@@ -42,7 +42,7 @@ anything is written.`,
 			if err != nil {
 				return err
 			}
-			start, err := rebalance.ReadStart(t, placements)
+			start, err := defrag.ReadStart(t, placements)
 			if err != nil {
 				return err
 			}

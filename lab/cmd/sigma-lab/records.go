@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +18,10 @@ import (
 	"github.com/sigma-scheduler/sigma/lab/records/autoscaler"
 	"github.com/sigma-scheduler/sigma/lab/records/aware"
 	"github.com/sigma-scheduler/sigma/lab/records/placement"
+	"github.com/sigma-scheduler/sigma/lab/records/savings"
 	"github.com/sigma-scheduler/sigma/lab/records/simcheck"
+	"github.com/sigma-scheduler/sigma/lab/records/tune"
+	"github.com/sigma-scheduler/sigma/lab/records/usage"
 	"github.com/sigma-scheduler/sigma/mpa/sim"
 )
 
@@ -37,7 +41,7 @@ func recordsCommand(shell cli.Shell) *cobra.Command {
 	flags.StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	flags.StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	flags.StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests())
+	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests(), p.usage(), p.savings(), p.tuneFloor())
 	return cmd
 }
 
@@ -230,6 +234,66 @@ func (p *program) validate() *cobra.Command {
 	return cmd
 }
 
+func (p *program) usage() *cobra.Command {
+	return &cobra.Command{
+		Use: "usage", Short: "Placement by what workloads use, and its risk", Args: cobra.NoArgs,
+		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
+			cfg := usage.Config{Docs: p.docs, Out: p.out, Runner: p.runner(), Seconds: cputime.Process}
+			if err := usage.Run(cmd.Context(), cfg); err != nil {
+				return err
+			}
+			return p.summarise()
+		}),
+	}
+}
+
+func (p *program) savings() *cobra.Command {
+	cfg := savings.Config{Page: true}
+	cmd := &cobra.Command{
+		Use: "savings", Short: "The figures of sigma savings on dumps that nobody tuned for, checked", Args: cobra.NoArgs,
+		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
+			runner := p.runner()
+			version, err := runner.Version(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("%w: make build makes it", err)
+			}
+			cfg.Sigma, cfg.Docs, cfg.Out, cfg.Log, cfg.Version = p.sigma, p.docs, filepath.Join(p.out, "savings"), p.Err, version
+			return savings.Run(cmd.Context(), cfg)
+		}),
+	}
+	cmd.Flags().IntVar(&cfg.Most, "most", 2000, "nodes of the largest dump")
+	cmd.Flags().IntVar(&cfg.Orders, "orders", 2, "orders of arrival whose placements are checked, of 20")
+	cmd.Flags().StringVar(&cfg.Checker, "checker", os.Getenv("SIGMA_CHECKER"), "another checker of placements, `FILE` of Python that takes a trace and a file of placements (default $SIGMA_CHECKER)")
+	cmd.Flags().BoolVar(&cfg.Page, "page", true, "write the page")
+	return cmd
+}
+
+func (p *program) tuneFloor() *cobra.Command {
+	var cfg tune.Config
+	printed := false
+	cmd := &cobra.Command{
+		Use: "tune-floor", Short: "The advice of `sigma tune` on the second day, against the policy in force and the free rules", Args: cobra.NoArgs,
+		RunE: p.run(func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Clusters < 1 || cfg.Trained < 0 {
+				return fmt.Errorf("--clusters %d --trained %d: want at least 1 and 0", cfg.Clusters, cfg.Trained)
+			}
+			runner := p.runner()
+			if cfg.Version, err = runner.Version(cmd.Context()); err != nil {
+				return fmt.Errorf("%w: make build makes it", err)
+			}
+			if cfg.Log, cfg.Seconds = p.Err, cputime.Process; !printed {
+				cfg.Docs = p.docs
+			}
+			return tune.Floor(cmd.Context(), cfg)
+		}),
+	}
+	cmd.Flags().Uint64Var(&cfg.First, "first", 900_000, "first seed")
+	cmd.Flags().IntVar(&cfg.Clusters, "clusters", 8, "clusters of each kind")
+	cmd.Flags().IntVar(&cfg.Trained, "trained", 2, "clusters of each kind that are also tuned with training")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the table and leave the documents as they are")
+	return cmd
+}
+
 func (p *program) summary() *cobra.Command {
 	return &cobra.Command{
 		Use: "summary", Short: "Writes results.md from the pages", Args: cobra.NoArgs,
@@ -253,6 +317,11 @@ func capabilities() []records.Capability {
 				"default + Sigma ÷ default, all nodes", "Sigma only ÷ MostAllocated only", "Sigma only: PreScore p50 + Score p50, ms",
 			}),
 		}},
+	}, records.Capability{
+		Title: "Requests and use",
+		About: `Pods counted at [what they use](requests-and-use.md), by sizes of earlier days alone: *over* is the node-time with more used than there is.
+± is half of the 95 % interval.`,
+		Parts: usage.Highlights(),
 	}, records.Capability{
 		Title: "Autoscaling",
 		About: `Agents on 12 simulated scenarios of 132 hours that none was tuned on, five seeds each; ± is half of the 95 % interval.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sigma-lab": main})
+	testscript.Main(m, map[string]func(){"sigma-lab": main, "sigma": main})
 }
 
 func TestScripts(t *testing.T) {

@@ -212,7 +212,7 @@ func (t *comparison) one(ctx context.Context, agent *scaling.Agent, a, i, k int)
 	return err
 }
 
-// check asserts what must hold in every run: nothing oscillates.
+// check asserts that nothing oscillates in any run. Growth has no budget: a container without memory gets more.
 func (t *comparison) check() error {
 	if t.few != nil {
 		if err := t.few.check(); err != nil {
@@ -226,8 +226,8 @@ func (t *comparison) check() error {
 		}
 		for i, s := range t.scenarios {
 			for k, r := range t.runs[a][i] {
-				if r.MostReplicaShrinks > (g.ReplicaChanges+1)/2 || r.MostRequestChanges > g.RequestChanges+g.CPUChanges || g.CPUChanges > 0 && r.MostCPUChanges > g.CPUChanges {
-					return fmt.Errorf("%s on %s/%s, seed %d: %d times fewer replicas and %d request changes in an hour", agent, s.App.Name, s.Name, k+1, r.MostReplicaShrinks, r.MostRequestChanges)
+				if r.MostReplicaShrinks > (g.ReplicaChanges+1)/2 || r.MostRequestShrinks > (g.RequestChanges+1)/2+(g.CPUChanges+1)/2 {
+					return fmt.Errorf("%s on %s/%s, seed %d: %d times fewer replicas and %d times smaller requests in an hour", agent, s.App.Name, s.Name, k+1, r.MostReplicaShrinks, r.MostRequestShrinks)
 				}
 			}
 		}

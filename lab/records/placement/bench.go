@@ -133,6 +133,8 @@ type Section struct {
 	title string
 	about string // what was run, in a paragraph
 	run   func(*bench) error
+	// research means that the commands need kinds, models or files of the laboratory.
+	research bool
 }
 
 // Sections in the order in which they are run. Each is a variable of a file of its own.
@@ -175,6 +177,7 @@ func (s *Section) Run(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends what a failed section has left
 	runner := cfg.Runner
+	runner.Research = s.research
 	b := &bench{ctx: ctx, runner: &runner, now: cfg.Now, dir: filepath.Join(cfg.Out, s.Name), table: records.LineTable()}
 	if err := os.RemoveAll(b.dir); err != nil {
 		return err

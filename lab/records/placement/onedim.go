@@ -13,8 +13,9 @@ import (
 )
 
 var onedim = Section{
-	Name:  "onedim",
-	title: "One dimension: or3 and weibull-5k of FunSearch, and fresh instances of both families",
+	Name:     "onedim",
+	research: true,
+	title:    "One dimension: or3 and weibull-5k of FunSearch, and fresh instances of both families",
 	about: `Excess is (mean bins − mean L1) ÷ mean L1 in %, L1 = ⌈Σ sizes ÷ capacity⌉ of each instance, which is the
 offline optimum of all public ones. Items come in the file's order. The policies are of the model
 ` + "`population`" + `, trained on generated instances with seeds from 1; the fresh ones have seeds from 950,000 and count more.
@@ -91,7 +92,7 @@ func (f *family) compare(b *bench, dir, set string) error {
 		knowledge, file string
 		targets         [2]records.Target
 	}{{"K0", "k0", f.k0}, {"K0+clock", "k0-clock", f.clock}} {
-		file := fmt.Sprintf("benchdata/policies/%s-%s.yaml", f.kind, level.file)
+		file := fmt.Sprintf("lab/policies/%s-%s.yaml", f.kind, level.file)
 		k, err := b.compare(dir, "firstfit,bestfit,learned,"+file, 0, "--knowledge", level.knowledge)
 		if err != nil {
 			return err
@@ -127,12 +128,12 @@ func itemsOf(t *trace.Trace) (capacity int64, items []int64) {
 var onedimRate = regexp.MustCompile(`kind=(\w+)/knowledge=(\S+)\s.*?([\d.e+]+) bestfit-items/CPU-s\s+([\d.e+]+) items/CPU-s`)
 
 // populationPackage holds the benchmark of the model.
-const populationPackage = "binpack/learned/population"
+const populationPackage = "lab/population"
 
 // onedimSpeed runs the benchmark of the model.
 func onedimSpeed(b *bench) error {
 	out, _, err := b.runner.Run(b.ctx, records.Command{
-		Program: "go", Args: []string{"test", "./" + populationPackage, "-run", "^$", "-bench", "BenchmarkPopulation", "-benchtime", "50x"},
+		Program: "go", Args: []string{"test", "-C", "lab", "./population", "-run", "^$", "-bench", "BenchmarkPopulation", "-benchtime", "50x"},
 	})
 	if err != nil {
 		return err

@@ -15,8 +15,9 @@ import (
 )
 
 var optimizers = Section{
-	Name:  "optimizers",
-	title: "Swarm, CMA-ES and random search at equal replays",
+	Name:     "optimizers",
+	research: true,
+	title:    "Swarm, CMA-ES and random search at equal replays",
 	about: `Each optimiser trains with five seeds on the same instances with the same number of replays;
 the policies are then replayed on test instances. The figure is the mean over seeds, ± half
 of the 95 % interval (Student's t).`,

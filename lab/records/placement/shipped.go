@@ -5,8 +5,9 @@ import (
 )
 
 var shipped = Section{
-	Name:  "shipped",
-	title: "Shipped policies on unseen instances and public sets",
+	Name:     "shipped",
+	research: true,
+	title:    "Shipped policies on unseen instances and public sets",
 	about: "Shipped policies (`learned`)" + ` on test instances (seeds from 950,000, unseen while policies and
 planner were developed) and shuffled orders, beside peers of the same run. ± is the standard error over instances.
 K0 knows only the past; +clock also the elapsed share of the arrival period; K1 a forecast per app; K2 the true counts.`,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"path/filepath"
 	"time"
 
@@ -90,17 +89,14 @@ func (w *worker) note(name, policy string, out *pilot.Outcome, now time.Time) er
 		}
 	}
 	var text bytes.Buffer
-	if err := w.history.HTML(&text, name, policy); err != nil {
+	if err := w.history.Report(name, policy).HTML(&text); err != nil {
 		return err
 	}
 	if bytes.Equal(text.Bytes(), w.shown) && !told {
 		return nil
 	}
 	w.shown = text.Bytes()
-	return errors.Join(w.shelf.save(historyFile, w.history), durable.WriteFile(filepath.Join(w.shelf.dir, pageFile), func(to io.Writer) error {
-		_, err := to.Write(w.shown)
-		return err
-	}))
+	return errors.Join(w.shelf.save(historyFile, w.history), durable.WriteBytes(filepath.Join(w.shelf.dir, pageFile), w.shown))
 }
 
 // show puts the page into a ConfigMap in this program's namespace, which `sigma pilot report` reads. The

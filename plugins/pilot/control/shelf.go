@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,10 +43,7 @@ func (s shelf) save(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(s.dir, name), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return durable.WriteBytes(filepath.Join(s.dir, name), text)
 }
 
 // load reads a file into v; without the file v stays as it is.

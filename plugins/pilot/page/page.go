@@ -1,9 +1,8 @@
 package page
 
 import (
-	_ "embed"
+	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"time"
@@ -89,54 +88,30 @@ func (h *History) Note(l Live) {
 	h.Lives = slices.Clone(h.Lives[max(0, len(h.Lives)-keptLives):])
 }
 
-//go:embed page.html
-var pageText string
-
-var pageTemplate = sheet.Template(pageText)
-
-type content struct {
-	Title, Summary string
-	Facts          []sheet.Definition
-	Charts         []sheet.Chart
-	Tables         []table
-	Data           sheet.Data
-}
-
-type table struct {
-	Caption string
-	Table   sheet.Table
-}
-
-// HTML writes the page of a pilot.
-func (h *History) HTML(w io.Writer, name, policy string) error {
-	p := content{
-		Title: "What the pilot " + name + " came to", Summary: h.summary(),
+// Report describes the results of a pilot.
+func (h *History) Report(name, policy string) *sheet.Report {
+	r := &sheet.Report{
+		Title: "What the pilot " + name + " came to", Summary: h.summary(), Reading: reading,
 		Facts: []sheet.Definition{{Term: "Policy", Text: policy}, {Term: "Cost", Text: h.unit() + " an hour, of the nodes in use"}},
 	}
 	if n := len(h.Days); n > 0 {
-		p.Facts = append(p.Facts, sheet.Definition{Term: "Days", Text: fmt.Sprintf("%d, from %s to %s", n, h.Days[0].Start.Format(time.DateOnly), h.Days[n-1].Start.Format(time.DateOnly))})
-		p.Tables = append(p.Tables, h.weeks())
-		p.Charts = h.charts()
+		r.Facts = append(r.Facts, sheet.Definition{Term: "Days", Text: fmt.Sprintf("%d, from %s to %s", n, h.Days[0].Start.Format(time.DateOnly), h.Days[n-1].Start.Format(time.DateOnly))})
+		r.Sections = append(r.Sections, sheet.Section{Name: "Day by day", Charts: []sheet.Chart{h.chart()}}, sheet.Section{Tables: []sheet.Table{h.weeks()}})
 	}
-	if len(h.Lives) > 0 {
-		p.Tables = append(p.Tables, h.lives())
+	for _, t := range []sheet.Table{h.lives(), h.marks()} {
+		if len(t.Rows) > 0 {
+			r.Sections = append(r.Sections, sheet.Section{Tables: []sheet.Table{t}})
+		}
 	}
-	if len(h.Marks) > 0 {
-		p.Tables = append(p.Tables, h.marks())
-	}
-	p.Data = h.data(name, p.Summary)
-	if err := pageTemplate.Execute(w, p); err != nil {
-		return fmt.Errorf("write page: %w", err)
-	}
-	return nil
+	r.Data = h.data(name, r.Summary)
+	return r
 }
 
-func (h *History) unit() string {
-	if h.Currency == "" {
-		return "price units"
-	}
-	return h.Currency
-}
+const reading = "current is what stood on the nodes, by the scheduler's decision log. without is a replay of the same pods from the first recorded day on, under the rule that stands for the scheduler's own scores; " +
+	"the replay is exact for the pods that came, and does not know that others might have come where there had been more room. " +
+	"bound sums what the pods ask for and fills the cheapest nodes with it: no placement costs less, and most cannot come near it. A canary on shared nodes proves no saving, and none is counted from one."
+
+func (h *History) unit() string { return cmp.Or(h.Currency, "price units") }
 
 // A week is the mean of its days; it begins on Monday.
 type week struct {
@@ -174,28 +149,21 @@ func (h *History) summary() string {
 		w.start.Format(time.DateOnly), days, sheet.Short(w.Current), h.unit(), sheet.Short(w.Without), sheet.Short(w.Bound))
 }
 
-func (h *History) weeks() table {
-	t := sheet.Table{Heads: []sheet.Cell{
-		{Text: "week from", Words: true, About: "Monday, in UTC"},
-		{Text: "days", About: "whole days that were recorded without a gap"},
-		{Text: "current", About: "cost an hour of the nodes in use"},
-		{Text: "without", About: "the same, if the rule that stands for the scheduler's own scores had decided all along"},
-		{Text: "saved %", About: "by how much current is below without"},
-		{Text: "bound", About: "no placement costs less: sums of what the pods ask for"},
-		{Text: "above bound %", About: "by how much current is above the bound"},
+func (h *History) weeks() sheet.Table {
+	t := sheet.Table{Caption: "Week by week, means of their days", Columns: []sheet.Column{
+		{Head: "week from", Words: true, About: "Monday, in UTC"},
+		{Head: "days", About: "whole days that were recorded without a gap"},
+		{Head: "current", About: "cost an hour of the nodes in use"},
+		{Head: "without", About: "the same, if the rule that stands for the scheduler's own scores had decided all along"},
+		{Head: "saved %", About: "by how much current is below without"},
+		{Head: "bound", About: "no placement costs less: sums of what the pods ask for"},
+		{Head: "above bound %", About: "by how much current is above the bound"},
 	}}
 	for _, w := range h.byWeek() {
-		t.Rows = append(t.Rows, sheet.Row{Cells: []sheet.Cell{
-			{Text: w.start.Format(time.DateOnly), Words: true},
-			{Text: fmt.Sprint(w.days)},
-			{Text: sheet.Short(w.Current)},
-			{Text: sheet.Short(w.Without)},
-			{Text: percent(1 - w.Current/w.Without)},
-			{Text: sheet.Short(w.Bound)},
-			{Text: percent(w.Current/w.Bound - 1)},
-		}})
+		t.Add(w.start.Format(time.DateOnly), fmt.Sprint(w.days), sheet.Short(w.Current), sheet.Short(w.Without),
+			percent(1-w.Current/w.Without), sheet.Short(w.Bound), percent(w.Current/w.Bound-1))
 	}
-	return table{"Week by week, means of their days", t}
+	return t
 }
 
 // percent is a share in percent; a hyphen if it is not finite.
@@ -206,7 +174,7 @@ func percent(share float64) string {
 	return sheet.Figure(100*share, 1, false)
 }
 
-func (h *History) charts() []sheet.Chart {
+func (h *History) chart() sheet.Chart {
 	first := h.Days[0].Start
 	line := func(label string, of func(Day) float64) sheet.Line {
 		l := sheet.Line{Label: label}
@@ -222,25 +190,22 @@ func (h *History) charts() []sheet.Chart {
 		l.Points = append(l.Points, sheet.Point{Time: last.Sub(first).Seconds(), Value: of(h.Days[len(h.Days)-1])})
 		return l
 	}
-	current := line("current", func(d Day) float64 { return d.Current })
-	chart := sheet.LineChart{ID: "weeks", Title: "Cost of the nodes in use, day by day", Axis: h.unit() + " an hour", Limit: math.NaN(), Lines: []sheet.Line{
-		current, line("without", func(d Day) float64 { return d.Without }), line("bound", func(d Day) float64 { return d.Bound }),
-	}}
-	svg := chart.SVG()
-	if svg == "" {
-		return nil
+	return sheet.Chart{
+		Caption: "Means of whole days of UTC from " + first.Format(time.DateOnly) + " on. Days with a gap in the record are missing. What was decided is below.",
+		Plot: sheet.LineChart{ID: "weeks", Title: "Cost of the nodes in use, day by day", Axis: h.unit() + " an hour", Limit: math.NaN(), Lines: []sheet.Line{
+			line("current", func(d Day) float64 { return d.Current }), line("without", func(d Day) float64 { return d.Without }), line("bound", func(d Day) float64 { return d.Bound }),
+		}},
 	}
-	return []sheet.Chart{{SVG: svg, Legend: []string{"current", "without", "bound"}, Caption: "Means of whole days of UTC from " + first.Format(time.DateOnly) + " on. Days with a gap in the record are missing. What was decided is below."}}
 }
 
-func (h *History) lives() table {
-	t := sheet.Table{Heads: []sheet.Cell{
-		{Text: "in force since", Words: true},
-		{Text: "policy", Words: true, About: "digest"},
-		{Text: "promised %", About: "before it went to the cluster: a saving against the policy before, between the two ends with a probability of 90 %"},
-		{Text: "came %", About: "by a replay of the whole days since under it and under the one before"},
-		{Text: "days", About: "that it is from"},
-		{Text: "held", Words: true, About: "whether what came lies within what was promised"},
+func (h *History) lives() sheet.Table {
+	t := sheet.Table{Caption: "Promised against what came, the newest first", Columns: []sheet.Column{
+		{Head: "in force since", Words: true},
+		{Head: "policy", Words: true, About: "digest"},
+		{Head: "promised %", About: "before it went to the cluster: a saving against the policy before, between the two ends with a probability of 90 %"},
+		{Head: "came %", About: "by a replay of the whole days since under it and under the one before"},
+		{Head: "days", About: "that it is from"},
+		{Head: "held", Words: true, About: "whether what came lies within what was promised"},
 	}}
 	for _, l := range slices.Backward(h.Lives) {
 		held := ""
@@ -253,17 +218,12 @@ func (h *History) lives() table {
 		if l.Days > 0 {
 			days = fmt.Sprint(l.Days)
 		}
-		t.Rows = append(t.Rows, sheet.Row{Cells: []sheet.Cell{
-			{Text: l.Since.UTC().Format("2006-01-02 15:04"), Words: true},
-			{Text: l.Digest[:min(len(l.Digest), 15)], Words: true},
-			{Text: saving(l.Promised)},
-			{Text: saving(l.Realised)},
-			{Text: days},
-			{Text: held, Words: true},
-		}})
+		t.Add(minute(l.Since), l.Digest[:min(len(l.Digest), 15)], saving(l.Promised), saving(l.Realised), days, held)
 	}
-	return table{"Promised against what came, the newest first", t}
+	return t
 }
+
+func minute(at time.Time) string { return at.UTC().Format("2006-01-02 15:04") }
 
 func saving(s *pilot.Saving) string {
 	if s == nil {
@@ -272,15 +232,15 @@ func saving(s *pilot.Saving) string {
 	return fmt.Sprintf("%.1f (%.1f to %.1f)", s.Mean, s.Low, s.High)
 }
 
-func (h *History) marks() table {
-	t := sheet.Table{Heads: []sheet.Cell{{Text: "at", Words: true, About: "in UTC"}, {Text: "what", Words: true}}}
+func (h *History) marks() sheet.Table {
+	t := sheet.Table{Caption: "What the loop decided, the newest first", Columns: []sheet.Column{{Head: "at", Words: true, About: "in UTC"}, {Head: "what", Words: true}}}
 	for _, m := range slices.Backward(h.Marks) {
-		t.Rows = append(t.Rows, sheet.Row{Cells: []sheet.Cell{{Text: m.At.UTC().Format("2006-01-02 15:04"), Words: true}, {Text: m.Text, Words: true}}})
+		t.Add(minute(m.At), m.Text)
 	}
-	return table{"What the loop decided, the newest first", t}
+	return t
 }
 
-func (h *History) data(name, verdict string) sheet.Data {
+func (h *History) data(name, verdict string) *sheet.Data {
 	part := sheet.DataPart{Name: name, Inputs: map[string]string{}, Rows: []sheet.DataRow{}}
 	for _, of := range []struct {
 		name  string
@@ -297,5 +257,5 @@ func (h *History) data(name, verdict string) sheet.Data {
 	if n := len(h.Days); n > 0 {
 		part.Inputs["days"] = h.Days[0].Start.Format(time.DateOnly) + " to " + h.Days[n-1].Start.Format(time.DateOnly)
 	}
-	return sheet.Data{Kind: "sigma pilot report", Version: sheet.DataVersion, Verdict: verdict, Parts: []sheet.DataPart{part}}
+	return &sheet.Data{Kind: "sigma pilot report", Version: sheet.DataVersion, Verdict: verdict, Parts: []sheet.DataPart{part}}
 }

@@ -19,7 +19,7 @@ var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 func htmlOf(t *testing.T, h *History) string {
 	t.Helper()
 	var out bytes.Buffer
-	require.NoError(t, h.HTML(&out, "general", "general"))
+	require.NoError(t, h.Report("general", "general").HTML(&out))
 	sheettest.Check(t, out.String())
 	return out.String()
 }

@@ -296,7 +296,7 @@ func (l *Log) take(e *ledger.Event, wrong bool) {
 			d.waited = at - asked.since
 		}
 		if l.state != nil && at >= l.compared && e.Decision != nil && e.ByPolicy() {
-			own, bestFit, err := l.state.Opens(e)
+			own, bestFit, err := l.state.OpensMachine(e)
 			d.opened, d.bestFit, d.compared = own, bestFit, err == nil
 		}
 		l.decisions = append(l.decisions, d)

@@ -6,6 +6,7 @@
 package scheme
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	upstreamv1 "k8s.io/kube-scheduler/config/v1"
@@ -38,6 +39,9 @@ func setDefaults(object any) {
 			bindInPlace(profile.Plugins, plain.Profiles[0].Plugins.MultiPoint.Enabled)
 			comeFirst(&profile.Plugins.PostFilter)
 		}
+	}
+	if !equality.Semantic.DeepEqual(c.Profiles, plain.Profiles) {
+		decoded.Store(c.DeepCopy())
 	}
 }
 

@@ -1,0 +1,123 @@
+package generate
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The stated levels: a mean of 15 to 45 % of the requests by app, p99 ÷ mean of 1.5 to 6,
+// a tenth of the apps above their request at p99, memory at 40 to 80 %.
+func TestUsageHasTheStatedLevels(t *testing.T) {
+	apps, above, ratios := 0., 0., []float64{}
+	for seed := range uint64(4) {
+		for kind, mean := range map[string][2]float64{"1": {.12, .5}, "hot": {.5, .7}} {
+			tr, err := Generate("kubernetes", seed+1, map[string]string{"usage": kind, "days": "7", "nodes": "20"})
+			require.NoError(t, err)
+			u, err := tr.Usage()
+			require.NoError(t, err)
+			byApp, memory := map[int32][]float64{}, 0.
+			for i := range u.Series {
+				s := &u.Series[i]
+				request := float64(tr.Instance.Apps[s.App].Demand[s.Dimension]) / float64(tr.Instance.Dimensions[s.Dimension].One)
+				for _, v := range s.Values {
+					if s.Dimension == 0 {
+						byApp[s.App] = append(byApp[s.App], float64(v)/request)
+					} else {
+						memory = max(memory, float64(v)/request)
+					}
+				}
+			}
+			assert.Less(t, memory, 1.)
+			means := 0.
+			for _, list := range byApp {
+				slices.Sort(list)
+				sum := 0.
+				for _, v := range list {
+					sum += v
+				}
+				p99 := list[int(.99*float64(len(list)-1))]
+				means += sum / float64(len(list)) / float64(len(byApp))
+				if len(list) > 7*288/2 && kind == "1" {
+					apps++
+					ratios = append(ratios, p99/(sum/float64(len(list))))
+					if p99 > 1 {
+						above++
+					}
+				}
+			}
+			assert.Greater(t, means, mean[0])
+			assert.Less(t, means, mean[1])
+		}
+	}
+	slices.Sort(ratios)
+	assert.Greater(t, ratios[len(ratios)/20], 1.3)
+	assert.Less(t, ratios[len(ratios)*19/20], 7.)
+	assert.InDelta(t, .1, above/apps, .08, "%v of %v apps", above, apps)
+}
+
+func TestUsageChangesNoPlacement(t *testing.T) {
+	with, err := Generate("kubernetes", 3, map[string]string{"usage": "1", "days": "1", "nodes": "20"})
+	require.NoError(t, err)
+	without, err := Generate("kubernetes", 3, map[string]string{"days": "1", "nodes": "20"})
+	require.NoError(t, err)
+	assert.False(t, without.HasUsage())
+	assert.Equal(t, without.Events, with.Events)
+	assert.Equal(t, without.Instance, with.Instance)
+	again, err := Generate("kubernetes", 3, map[string]string{"usage": "1", "days": "1", "nodes": "20"})
+	require.NoError(t, err)
+	a, err := with.Usage()
+	require.NoError(t, err)
+	b, err := again.Usage()
+	require.NoError(t, err)
+	require.Len(t, b.Series, len(a.Series))
+	for i := range a.Series {
+		require.Equal(t, a.Series[i], b.Series[i])
+	}
+	// Each pod has values for its life, and no other.
+	for i, life := range lifetimes(with, day) {
+		s := &a.Series[2*i]
+		assert.LessOrEqual(t, s.Start, life.from)
+		assert.Less(t, math.Abs(s.End()-life.until), 2*usageStep)
+	}
+}
+
+// The noise of a pod never returns: its logarithm beside that of another pod of the app, which
+// has the same course, is uncorrelated with that of any later day.
+func TestNoiseNeverReturns(t *testing.T) {
+	tr, err := Generate("kubernetes", 5, map[string]string{"usage": "1", "days": "16", "nodes": "10"})
+	require.NoError(t, err)
+	u, err := tr.Usage()
+	require.NoError(t, err)
+	byApp := map[int32][][]float32{}
+	for i := range u.Series {
+		if s := &u.Series[i]; s.Dimension == 0 && len(s.Values) == 16*288 && slices.Min(s.Values) > .02 {
+			byApp[s.App] = append(byApp[s.App], s.Values)
+		}
+	}
+	pairs := 0
+	for _, list := range byApp {
+		if len(list) < 2 {
+			continue
+		}
+		pairs++
+		noise := make([]float64, 16*288)
+		sum := 0.
+		for k := range noise {
+			noise[k] = math.Log(float64(list[0][k]) / float64(list[1][k]))
+			sum += noise[k] / float64(len(noise))
+		}
+		for _, lag := range []int{288, 7 * 288, 1 << 12, 14 * 288} {
+			same, own := 0., 0.
+			for k := range len(noise) - lag {
+				same += (noise[k] - sum) * (noise[k+lag] - sum)
+				own += (noise[k] - sum) * (noise[k] - sum)
+			}
+			assert.Less(t, math.Abs(same/own), .5, "lag %d", lag)
+		}
+	}
+	assert.Positive(t, pairs)
+}

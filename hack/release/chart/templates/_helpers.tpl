@@ -1,4 +1,0 @@
-{{- define "sigma.image" -}}
-{{- $root := index . 0 -}}
-{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ index . 1 }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
-{{- end }}

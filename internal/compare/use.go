@@ -1,0 +1,117 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// usageOf is the usage of a trace; nil without usage.csv.gz. A trace that counts items by
+// their use is refused without it, since a number of machines by use
+// is printed with its risk or not at all.
+func usageOf(t *trace.Trace) (*trace.Usage, error) {
+	u, err := t.Usage()
+	if err == nil && u == nil && sized.BySize(t) {
+		err = fmt.Errorf("trace %s counts its items at what they use, and lacks the usage.csv.gz that shows the risk of it", t.Name)
+	}
+	return u, err
+}
+
+// UsageOf is usageOf for replays up to an order: a series is of a time, so orders above 0
+// have one only where all items arrive at once. Others of a trace by use are refused.
+func UsageOf(t *trace.Trace, order int) (*trace.Usage, error) {
+	u, err := usageOf(t)
+	if err != nil || order == 0 || atOnce(t) {
+		return u, err
+	}
+	if sized.BySize(t) {
+		return nil, fmt.Errorf("trace %s counts its items at what they use, and they arrive at several times: the risk of order 0 alone can be judged, not that of order %d", t.Name, order)
+	}
+	return nil, nil
+}
+
+// atOnce reports whether all items arrive at one time, so that their order changes none
+// of their lives.
+func atOnce(t *trace.Trace) bool {
+	return !slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Create && e.Time != t.Events[0].Time })
+}
+
+// placedAt follows a placement that is known, by request and number within it.
+type placedAt struct {
+	rule.FirstFit // its scorer is never used
+	where         map[[2]int32]Standing
+}
+
+// Where implements [cerebro.Follower].
+func (p *placedAt) Where(request, number int32) (line, index int32, devices []trace.Device, ok bool) {
+	at, ok := p.where[[2]int32{request, number}]
+	return at.Line, at.Index, at.Devices, ok
+}
+
+// A Standing item is on a machine.
+type Standing struct {
+	Request, Number, Line, Index int32
+	Devices                      []trace.Device
+}
+
+// UseOfPlacement judges a placement by the usage of the trace, from the time at which each
+// item arrives to the end of the usage, as if none left. Items that are not in the placement
+// do not count. The result is nil for traces by request: their machines are no saving by use.
+func UseOfPlacement(t *trace.Trace, placement []Standing) (*report.Use, error) {
+	if !sized.BySize(t) {
+		return nil, nil
+	}
+	u, err := usageOf(t)
+	if err != nil {
+		return nil, err
+	}
+	policy := &placedAt{where: map[[2]int32]Standing{}}
+	for _, s := range placement {
+		policy.where[[2]int32{s.Request, s.Number}] = s
+	}
+	stays := *t.FromEmpty()
+	stays.Events = slices.DeleteFunc(slices.Clone(stays.Events), func(e trace.Event) bool { return e.Kind == trace.Delete })
+	if math.IsNaN(stays.MeasureFrom) { // the days before are those of the sizes
+		if stays.MeasureFrom, err = sized.From(t); err != nil {
+			return nil, err
+		}
+	}
+	run, err := cerebro.NewReplayer(&stays).Run(policy, cerebro.Options{Usage: u, Brief: true})
+	if err != nil {
+		return nil, fmt.Errorf("trace %s: the risk of the placement: %w", t.Name, err)
+	}
+	use := UseOfRun(t, run)
+	return use, KnownRisk(t, use)
+}
+
+// UseOfRun is the risk of a replay; nil without usage.
+func UseOfRun(t *trace.Trace, run cerebro.Run) *report.Use {
+	var head report.Trace
+	for _, d := range t.Instance.Dimensions {
+		head.Dimensions = append(head.Dimensions, d.Name)
+	}
+	return report.UseOf(head, run)
+}
+
+// KnownRisk is an error for a replay of a trace by use that samples cover too little of: a number of machines by use is
+// printed with its risk or not at all.
+func KnownRisk(t *trace.Trace, u *report.Use) error {
+	if !sized.BySize(t) || u == nil || u.NotKnown == "" {
+		return nil
+	}
+	return fmt.Errorf("trace %s counts its items at what they use, and the risk of that is not known: %s", t.Name, u.NotKnown)
+}
+
+// NoRisk explains the number of a trace by use that is not of a placement; empty for traces by request.
+func NoRisk(t *trace.Trace) string {
+	if !sized.BySize(t) {
+		return ""
+	}
+	return "items count at what they use; a bound is no placement, so it has no risk: compare and plan print that of theirs"
+}

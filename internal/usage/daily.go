@@ -1,0 +1,77 @@
+package usage
+
+import "math"
+
+// A daily is the use of one day, without decay.
+type daily struct {
+	number int64 // days since time 0
+	use    histogram
+}
+
+// addDaily counts a sample of a bucket in its day, unless a later day took its place.
+func (h *History) addDaily(at, seconds float64, bucket uint16) {
+	number := int64(math.Floor(at / day))
+	d := &h.daily[mod(number, Window)]
+	switch {
+	case d.number > number && len(d.use.bucket) > 0:
+		return
+	case d.number != number:
+		*d = daily{number: number}
+	}
+	d.use.add(bucket, seconds)
+}
+
+func (h *History) mergeDaily(o *History) {
+	for i := range o.daily {
+		mine, theirs := &h.daily[i], &o.daily[i]
+		if len(theirs.use.bucket) == 0 || mine.number > theirs.number && len(mine.use.bucket) > 0 {
+			continue
+		}
+		if mine.number != theirs.number {
+			*mine = daily{number: theirs.number}
+		}
+		mine.use.merge(&theirs.use)
+	}
+}
+
+// Busiest is the largest quantile of the cores in use by one pod over any two days in a row,
+// of the last [Window] days before a time: at most 1 % too much, never too little. It is 0
+// without samples. The quantile over all days is never above it.
+func (h *History) Busiest(quantile, at float64) float64 {
+	today := int64(math.Ceil(at / day))
+	of := func(number int64) *histogram {
+		if d := &h.daily[mod(number, Window)]; d.number == number {
+			return &d.use
+		}
+		return &histogram{}
+	}
+	most := 0.
+	for number := today - Window; number < today-1; number++ {
+		most = max(most, quantileOf(quantile, of(number), of(number+1)))
+	}
+	return most
+}
+
+// quantileOf is the quantile of two histograms together.
+func quantileOf(q float64, a, b *histogram) float64 {
+	all := 0.
+	for _, h := range []*histogram{a, b} {
+		for _, w := range h.weight {
+			all += w
+		}
+	}
+	i, k, sum, last := 0, 0, 0., 0.
+	for i < len(a.bucket) || k < len(b.bucket) {
+		if k == len(b.bucket) || i < len(a.bucket) && a.bucket[i] <= b.bucket[k] {
+			sum, last = sum+a.weight[i], edge(a.bucket[i])
+			i++
+		} else {
+			sum, last = sum+b.weight[k], edge(b.bucket[k])
+			k++
+		}
+		if sum >= q*all*(1-1e-12) {
+			return last
+		}
+	}
+	return last
+}

@@ -1,0 +1,69 @@
+package prometheus
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/usage/prometheus/prometheustest"
+)
+
+// between is a use from one step of day 19,999 to before another.
+func between(from, until int64, v float64) func(int64) float64 {
+	return func(i int64) float64 {
+		if i -= 19999 * int64(Steps); i >= from && i < until {
+			return v
+		}
+		return -1
+	}
+}
+
+// The pods that are there now judge, with the samples of those before them until they came.
+func TestFormerPodsJudgeInThePlaceOfPresentOnes(t *testing.T) {
+	f := startFake(t,
+		prometheustest.Of("shop", "web-new", "app", between(100, 288, 1), between(100, 288, 1e9)),
+		prometheustest.Of("shop", "web-old", "app", between(0, 103, 2), between(0, 103, 2e9)), // replaced: three steps together
+		prometheustest.Of("shop", "web-stays", "app", between(0, 288, 3), between(0, 288, 3e9)),
+		prometheustest.Of("shop", "web-peak", "app", between(150, 200, 4), between(150, 200, 4e9)), // the autoscaler's third replica
+		prometheustest.Of("shop", "other-1", "app", between(0, 288, 5), between(0, 288, 5e9)),
+	)
+	rec := read(t, t.TempDir(), noon, 1, f.URL)
+	newer, stays := Pod{"shop", "web-new"}, Pod{"shop", "web-stays"}
+	j, err := rec.Judge(19999, map[string][]Pod{"shop/web": {newer, stays}}, byPrefix)
+	require.NoError(t, err)
+	assert.Len(t, j.CPU, 2)
+	for i, want := range []float32{0: 2, 99: 2, 100: 1, 287: 1} {
+		if want > 0 {
+			assert.InEpsilon(t, want, j.CPU[newer][i], .001, i)
+			assert.InEpsilon(t, 1e9*want, j.Memory[newer][i], .001, i)
+		}
+	}
+	assert.InEpsilon(t, 3, j.CPU[stays][42], .001)
+	assert.InEpsilon(t, 53./(188+103+288+50), j.Beyond, 1e-9, "the third replica and the overlap have no place")
+}
+
+// Replicas that share load are one history of a pod's use, whatever their number.
+func TestReplicasShareLoad(t *testing.T) {
+	f := startFake(t)
+	for i := range 10 {
+		until := int64(288)
+		if i > 0 {
+			until = 144 // ten pods of .4 in the morning, one of 2 later
+		}
+		f.Series = append(f.Series, prometheustest.Of("shop", "web-"+string(rune('a'+i)), "app", func(s int64) float64 {
+			if in := s % 288; in >= until {
+				return -1
+			} else if in >= 144 {
+				return 2
+			}
+			return .4
+		}, prometheustest.Always(1e9)))
+	}
+	h := histories(t, read(t, t.TempDir(), noon, 15, f.URL))
+	web := h.Pods["shop/web"]
+	days, _ := web.Days(h.At)
+	assert.Equal(t, 15, days)
+	assert.InEpsilon(t, .4, web.CPU(.9), .011)
+	assert.InEpsilon(t, 2, web.CPU(.99), .011)
+}

@@ -1,0 +1,58 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// countEvery is the time between two counts of the evictions of the last hour.
+const countEvery = 15 * time.Second
+
+// withinHourlyBudget returns why a drain cannot begin yet. A drain that can never begin is given up. The
+// number of evictions is that recorded in the workloads, which includes those of earlier
+// leaders, or this scheduler's own if larger: a record is deleted with its workload.
+func (c *controller) withinHourlyBudget(ctx context.Context, x *execution, d *drain, now time.Time) string {
+	most := int(x.object.Spec.MovesPerHour)
+	if len(d.moves) > most {
+		d.giveUp(fmt.Sprintf("it takes %d moves, and movesPerHour is %d", len(d.moves), most), stopped)
+		return ""
+	}
+	seen := map[*movedPod]bool{}
+	for _, m := range d.moves {
+		if seen[m.moved] {
+			d.giveUp("a pod would move twice: "+nameOf(m.moved.pod), stopped)
+			return ""
+		}
+		seen[m.moved] = true
+	}
+	if since := now.Sub(x.countedAt); since >= 0 && since < countEvery {
+		return x.waiting
+	}
+	x.countedAt = now
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	written, err := c.Site.Evicted(ctx, x.name)
+	if err != nil {
+		return "the evictions of the last hour cannot be counted: " + err.Error()
+	}
+	if left := most - max(written, c.evictedWithinHour(x.name, now)); len(d.moves) > left {
+		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", d.node, len(d.moves), max(0, left))
+	}
+	return ""
+}
+
+// evictedWithinHour is how many pods this scheduler has evicted for a Rebalance within the last hour.
+func (c *controller) evictedWithinHour(name string, now time.Time) int {
+	recent := c.evictedAt[name][:0]
+	for _, at := range c.evictedAt[name] {
+		if at.After(now) { // the clock was set back
+			at = now
+		}
+		if now.Sub(at) < time.Hour {
+			recent = append(recent, at)
+		}
+	}
+	c.evictedAt[name] = recent
+	return len(recent)
+}

@@ -1,0 +1,141 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sigma-scheduler/sigma/internal/defrag"
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/snapshot"
+)
+
+const (
+	// seed is the default of sigma rebalance.
+	seed = 1
+	// failedRetry is the wait before a failed plan is repeated: the cluster could not be read, rights were
+	// missing, or its scheduler was killed.
+	failedRetry = 10 * time.Minute
+	// firstRetry is the wait before a new plan if the last could not begin; each failure in a row doubles it,
+	// up to again.
+	firstRetry = time.Minute
+	// longestEvery is the longest time between plans, as the object allows it.
+	longestEvery = 168 * time.Hour
+	// maxEmptied are the nodes that a status names.
+	maxEmptied = 50
+)
+
+// A parsedSpec is a spec that could be read.
+type parsedSpec struct {
+	spec   *v1alpha1.RebalanceSpec
+	every  time.Duration
+	search defrag.Options
+}
+
+// parseSpec reads a spec. The API server has refused most errors, and has filled in the defaults; an
+// object from before a change of the definition may still be wrong.
+func parseSpec(spec *v1alpha1.RebalanceSpec) (s parsedSpec, err error) {
+	s = parsedSpec{spec: spec, search: defrag.Options{Share: -1, Count: -1, Seed: seed}}
+	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
+		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
+	}
+	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
+		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
+	}
+	if s.every > longestEvery {
+		return s, fmt.Errorf("spec.every: %q: want at most 168h", spec.Every)
+	}
+	if err := s.search.SetMoves(spec.Moves); err != nil {
+		return s, fmt.Errorf("spec.moves: %q: %w", spec.Moves, err)
+	}
+	if spec.MinReplicas < 1 {
+		return s, fmt.Errorf("spec.minReplicas: %d: want at least 1", spec.MinReplicas)
+	}
+	if s.auto() && (spec.MovesPerHour < 1 || spec.InFlight < 1) {
+		return s, fmt.Errorf("spec.movesPerHour: %d, spec.inFlight: %d: want at least 1", spec.MovesPerHour, spec.InFlight)
+	}
+	return s, nil
+}
+
+func (s *parsedSpec) auto() bool { return s.spec.Mode == v1alpha1.RebalanceAuto }
+
+// due reports whether the next plan is to be made. A last time in the future is of a clock that
+// was set back. failures is how many plans in a row could not be begun to be carried out.
+func (s *parsedSpec) due(status *v1alpha1.RebalanceStatus, generation int64, failures int, now time.Time) bool {
+	last, every := status.LastTime, s.every
+	if s.spec.Suspend {
+		return false
+	}
+	if last == nil || status.ObservedGeneration != generation || last.After(now) {
+		return true
+	}
+	stopped := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStopped)
+	switch {
+	case status.Plan == nil, !status.Plan.Time.Equal(last), stopped != nil && stopped.Reason == noRights:
+		every = min(every, failedRetry)
+	case stopped != nil && stopped.Reason == failed:
+		every = min(every, failedRetry, firstRetry<<min(max(0, failures-1), 10))
+	}
+	return !now.Before(last.Add(every))
+}
+
+// plan searches moves of the profile's pods in a snapshot, which it changes. found is nil if no pod has a node.
+// stays names further pods that must not move; nil = no further ones. In mode Auto no more pods of a workload move
+// than may be evicted within an hour.
+func (s *parsedSpec) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *defrag.Result, err error) {
+	s.narrow(p)
+	r := snapshot.NewRecorder(o.AppLabel, now)
+	r.Scheduler, r.Prices = o.Profile, o.Prices
+	r.Stays, r.MaxGrace = stays, o.MaxGrace
+	r.MinReplicas = int(s.spec.MinReplicas)
+	if err := r.Record(p, now); err != nil {
+		return nil, nil, err
+	}
+	plan = &v1alpha1.RebalancePlan{Time: metav1.NewMicroTime(now)}
+	if r.Counts().Placed == 0 {
+		return plan, nil, nil
+	}
+	t, _, err := r.Trace("rebalance", o.Fleet)
+	if err != nil {
+		return nil, nil, err
+	}
+	start, err := defrag.NewStart(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.auto() {
+		start.CapShares(float64(evict.Defaults.WorkloadPercent) / 100)
+	}
+	found, err = defrag.Search(ctx, start, s.search)
+	if err != nil {
+		return nil, nil, err
+	}
+	plan.Nodes, plan.Freed, plan.Bound = int32(found.MachinesBefore), int32(found.MachinesBefore-found.MachinesAfter), int32(found.Bound)
+	plan.Moves, plan.LeastMoves = int32(found.Moves), int32(found.LeastMoves)
+	plan.Pods, plan.Fixed = int32(found.Items), int32(found.Fixed)
+	emptied := found.Emptied()
+	for _, e := range emptied[:min(len(emptied), maxEmptied)] {
+		plan.Empties = append(plan.Empties, v1alpha1.EmptiedNode{Node: e.Machine, Moves: int32(e.Moves)})
+	}
+	return plan, found, nil
+}
+
+// narrow keeps the selected nodes, their pods, and the waiting pods. In mode Auto, nodes that take no pods
+// are left out too.
+func (s *parsedSpec) narrow(p *snapshot.Picture) {
+	selector := labels.SelectorFromSet(s.spec.NodeSelector)
+	out := map[string]bool{}
+	p.KeepWhole()
+	p.Nodes = slices.DeleteFunc(p.Nodes, func(n *v1.Node) bool {
+		out[n.Name] = !selector.Matches(labels.Set(n.Labels)) || s.auto() && (n.Spec.Unschedulable || !nodeReady(n))
+		return out[n.Name]
+	})
+	p.Pods = slices.DeleteFunc(p.Pods, func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] })
+}

@@ -1,0 +1,98 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// A Use is the present use of a pod or a node, as metrics-server measured it.
+type Use struct{ MilliCPU, MemoryBytes int64 }
+
+// Missing is a kind of objects that a picture lacks, and the consequence.
+type Missing struct {
+	Kind string // as PodDisruptionBudget
+	// Means is the consequence, as a clause without a full stop.
+	Means string
+}
+
+func (m Missing) String() string { return m.Kind + ": none read: " + m.Means }
+
+// optionalKinds are those without which there is an answer.
+var optionalKinds = []Missing{
+	{"Pod", "the cluster counts as empty"},
+	{"Deployment", "a workload counts with the pods that it has now"},
+	{"StatefulSet", "a workload counts with the pods that it has now"},
+	{"ReplicaSet", "the workload of its pods is taken from their names and labels"},
+	{"Job", "a job counts with the pods that it has now"},
+	{"CronJob", "the next pods of scheduled jobs are not expected"},
+	{"HorizontalPodAutoscaler", "bounds of autoscalers, if there are any, are not known"},
+	{"PodDisruptionBudget", "a move may violate a disruption budget, if there are any"},
+	{"PersistentVolumeClaim", "pods with volumes stay where they are"},
+	{"PersistentVolume", "pods with volumes stay where they are"},
+	{"CSINode", "pods with volumes that a driver attaches stay where they are"},
+	{"PodMetrics", "the use of pods is not known"},
+}
+
+// lacks records that a kind cannot be read, if the client needs no such objects.
+func (c *Client) lacks(p *Picture, kind string, err error) error {
+	unserved := kind == "PodMetrics" && (apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err))
+	if !c.Lenient || !unserved && !apierrors.IsForbidden(err) {
+		return err
+	}
+	p.Missing = append(p.Missing, optionalKinds[slices.IndexFunc(optionalKinds, func(m Missing) bool { return m.Kind == kind })])
+	return nil
+}
+
+// readMore reads the objects that only a report needs.
+func (c *Client) readMore(ctx context.Context, p *Picture) (err error) {
+	if p.Budgets, err = list(ctx, c, policyv1.SchemeGroupVersion, "poddisruptionbudgets", "",
+		func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items }); c.lacks(p, "PodDisruptionBudget", err) != nil {
+		return err
+	}
+	if err := c.readVolumes(ctx, p); err != nil {
+		return err
+	}
+	pods, err := list(ctx, c, metricsv1beta1.SchemeGroupVersion, "pods", "", func(l *metricsv1beta1.PodMetricsList) []metricsv1beta1.PodMetrics { return l.Items })
+	if err != nil {
+		return c.lacks(p, "PodMetrics", err)
+	}
+	nodes, err := list(ctx, c, metricsv1beta1.SchemeGroupVersion, "nodes", "", func(l *metricsv1beta1.NodeMetricsList) []metricsv1beta1.NodeMetrics { return l.Items })
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	p.addUse(pods, nodes)
+	return nil
+}
+
+// addUse adds the measurements of metrics-server.
+func (p *Picture) addUse(pods []*metricsv1beta1.PodMetrics, nodes []*metricsv1beta1.NodeMetrics) {
+	if len(pods) > 0 {
+		p.Use = make(map[string]Use, len(pods))
+	}
+	for _, m := range pods {
+		var sum Use
+		for i := range m.Containers {
+			u := useOf(m.Containers[i].Usage)
+			sum.MilliCPU, sum.MemoryBytes = sum.MilliCPU+u.MilliCPU, sum.MemoryBytes+u.MemoryBytes
+		}
+		p.Use[fmt.Sprintf("%s/%s", m.Namespace, m.Name)] = sum
+	}
+	if len(nodes) > 0 {
+		p.NodeUse = make(map[string]Use, len(nodes))
+	}
+	for _, m := range nodes {
+		p.NodeUse[m.Name] = useOf(m.Usage)
+	}
+}
+
+func useOf(list v1.ResourceList) Use {
+	return Use{podspec.Amount("cpu", list.Cpu()), podspec.Amount("memory", list.Memory())}
+}
