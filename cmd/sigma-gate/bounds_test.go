@@ -277,6 +277,7 @@ func TestStreams(t *testing.T) {
 	const calls, limit = 600, 400
 	var inside, most atomic.Int64
 	full, end := make(chan struct{}), make(chan struct{})
+	reached := sync.OnceFunc(func() { close(full) }) // the calls after the first ones may reach it again
 	pod := startPod(t, func(http.ResponseWriter, *http.Request) {
 		now := inside.Add(1)
 		for {
@@ -286,7 +287,7 @@ func TestStreams(t *testing.T) {
 			}
 		}
 		if now == limit {
-			close(full)
+			reached()
 		}
 		<-end
 		inside.Add(-1)
