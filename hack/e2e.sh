@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what tests of a real control plane need and runs them: without arguments
-# all, or those of internal/e2e that match TESTS; with arguments (those of go test) the
-# tests of internal/e2e in one process. It prints failures only.
+# all, or those of lab/e2e that match TESTS; with arguments (those of go test) the
+# tests of lab/e2e in one process. It prints failures only.
 #
 #   hack/e2e.sh -run TestGang -v
 #
@@ -26,7 +26,7 @@ done
 cp "$(hack/release/build.sh helm)/helm" out/e2e/helm
 VERSION=test hack/release/run.sh chart out/e2e/chart >/dev/null
 VERSION=test REGISTRY=registry.example.org hack/release/run.sh install out/e2e/install
-go test -tags e2e,grpcnotrace -c -o out/e2e/e2e.test ./internal/e2e
+go test -C lab -tags e2e,grpcnotrace -c -o ../out/e2e/e2e.test ./e2e
 # A generated cluster for TestDrawnMoves.
 rm -rf out/e2e/clusters && mkdir out/e2e/clusters
 SIGMA_ORACLE_MOVABLE=1 SIGMA_ORACLE_DUMP=$PWD/out/e2e/clusters SIGMA_ORACLE_FROM=4 go test -count=1 -run '^TestDump$' ./internal/oracle >/dev/null
@@ -50,7 +50,7 @@ for flag in "$@"; do
 	*) flags+=("$flag") ;;
 	esac
 done
-cd internal/e2e
+cd lab/e2e
 e2e=(../../out/e2e/e2e.test "${flags[@]}")
 if (($#)); then exec "${e2e[@]}"; fi
 

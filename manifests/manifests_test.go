@@ -1,4 +1,4 @@
-// Package manifests_test checks the manifests without a cluster; internal/e2e
+// Package manifests_test checks the manifests without a cluster; lab/e2e
 // installs them.
 package manifests_test
 

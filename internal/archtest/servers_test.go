@@ -85,13 +85,13 @@ func TestPlantedServers(t *testing.T) {
 }
 
 // checkServers returns the servers and listeners of the product outside internal/serve, but for the exceptions,
-// and exceptions that nothing needs. Of internal/e2e all is for tests.
+// and exceptions that nothing needs.
 func checkServers(t *testing.T, tree fs.FS, except map[string]string) (problems []string) {
 	t.Helper()
 	found := map[string]bool{}
 	for _, p := range readPages(t, tree) {
 		pkg := path.Dir(p.name)
-		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || strings.HasPrefix(p.name, "lab/") || pkg == "internal/e2e" || pkg == "internal/serve" {
+		if strings.HasSuffix(p.name, "_test.go") || strings.HasPrefix(p.name, "hack/") || strings.HasPrefix(p.name, "lab/") || pkg == "internal/serve" {
 			continue
 		}
 		for _, use := range serving(t, p) {

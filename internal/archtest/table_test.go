@@ -108,8 +108,6 @@ var table = []row{
 	{"internal/cputime", nil},
 	{"internal/durable", nil},
 	{"internal/durable/killtest", []string{"internal/durable"}},
-	{"internal/podspace", nil},
-	{"internal/e2e", []string{"internal/cputime", "internal/podspace", "mpa/gate"}},
 	{"internal/serve", nil},
 	{"internal/serve/page", []string{"internal/serve"}},
 	{"internal/serve/controllers", []string{"internal/serve/page"}},

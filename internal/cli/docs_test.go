@@ -80,7 +80,7 @@ func TestFlowExample(t *testing.T) {
 
 // docs/first-day.md fits one page, and its commands lead from a generated day, of a tenth
 // of the nodes, to a policy file that says shadow. The commands that need a cluster are
-// those of internal/e2e.TestFirstDay.
+// those of lab/e2e.TestFirstDay.
 func TestFirstDay(t *testing.T) {
 	page := readText(t, "../../docs/first-day.md")
 	require.LessOrEqual(t, strings.Count(page, "\n"), 60, "one page")

@@ -18,7 +18,7 @@ import (
 	knative "knative.dev/serving/pkg/activator"
 	"knative.dev/serving/pkg/queue"
 
-	"github.com/sigma-scheduler/sigma/internal/podspace"
+	"github.com/sigma-scheduler/sigma/lab/podspace"
 )
 
 // An activator passes the requests of clients in this process on to pods, as Knative's does for a Revision: it holds

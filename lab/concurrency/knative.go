@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sigma-scheduler/sigma/internal/podspace"
+	"github.com/sigma-scheduler/sigma/lab/podspace"
 	"github.com/sigma-scheduler/sigma/lab/records"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"knative.dev/serving/pkg/apis/autoscaling"
 
-	"github.com/sigma-scheduler/sigma/internal/podspace"
+	"github.com/sigma-scheduler/sigma/lab/podspace"
 	"github.com/sigma-scheduler/sigma/lab/records"
 )
 

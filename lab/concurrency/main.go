@@ -27,7 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sigma-scheduler/sigma/internal/cputime"
-	"github.com/sigma-scheduler/sigma/internal/podspace"
+	"github.com/sigma-scheduler/sigma/lab/podspace"
 	"github.com/sigma-scheduler/sigma/lab/records"
 	"github.com/sigma-scheduler/sigma/lab/records/simcheck"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sigma-scheduler/sigma/internal/podspace"
+	"github.com/sigma-scheduler/sigma/lab/podspace"
 	"github.com/sigma-scheduler/sigma/mpa/capacity"
 )
 

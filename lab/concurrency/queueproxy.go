@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 
-	"github.com/sigma-scheduler/sigma/internal/podspace"
+	"github.com/sigma-scheduler/sigma/lab/podspace"
 )
 
 // Ports of queue-proxy, in addition to those of package podspace: its metrics for the autoscaler are fixed.
