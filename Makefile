@@ -260,8 +260,8 @@ oracle-constraints: ## the model of constraints beside kube-scheduler's filters,
 
 .PHONY: controlplane
 controlplane: ## build etcd and Kubernetes, test that they start and stop (7 CPU-minutes cold, 15 CPU-seconds warm)
-	hack/controlplane/build.sh >/dev/null
-	cd hack/controlplane && CGO_ENABLED=0 go test -trimpath -count=1 ./...
+	lab/controlplane/build.sh >/dev/null
+	cd lab/controlplane && CGO_ENABLED=0 go test -trimpath -count=1 ./...
 
 .PHONY: e2e
 e2e: ## all programs against a real control plane (40 minutes); one test: hack/e2e.sh -run TestGang -v
@@ -329,7 +329,7 @@ e2e-moves: ## faults of chains of moves at every moment, ROUNDS=5 of each, and p
 
 .PHONY: bump
 bump: ## type-check all modules that import Kubernetes: the first thing after new versions (30 CPU-seconds)
-	cd hack/bump && go run . ../.. ../../lab ../../lab/schedulerperf ../controlplane
+	cd hack/bump && go run . ../.. ../../lab ../../lab/schedulerperf ../../lab/controlplane
 
 .PHONY: browser
 browser: ## the reports in a headless Chromium, if there is one

@@ -6,14 +6,14 @@
 #   hack/e2e.sh -run TestGang -v
 #
 # Programs are built into out/e2e, where those of the last run are reused;
-# the control plane, Prometheus and Knative are cached by hack/controlplane,
-# hack/prometheus and hack/knative. The logs of failed tests are kept in out/e2e/failed.
+# the control plane, Prometheus and Knative are cached by lab/controlplane,
+# lab/prometheus and hack/knative. The logs of failed tests are kept in out/e2e/failed.
 set -euo pipefail
 shopt -s extglob
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-hack/controlplane/build.sh >/dev/null
-hack/prometheus/build.sh >/dev/null
+lab/controlplane/build.sh >/dev/null
+lab/prometheus/build.sh >/dev/null
 if (($# == 0)) && [[ -z ${TESTS:-} ]]; then hack/knative/build.sh >/dev/null; fi # a test that needs it builds it too
 mkdir -p out/e2e
 rm -rf out/e2e/failed
@@ -39,7 +39,7 @@ if (($# == 0)); then
 	mkdir out/e2e/audit
 	[[ ${TESTS:-} ]] || : >out/e2e/audit/whole
 	# shellcheck disable=SC2086 # one word each
-	hack/controlplane/run.sh go test -tags e2e,grpcnotrace -p 1 -count=1 $others
+	lab/controlplane/run.sh go test -tags e2e,grpcnotrace -p 1 -count=1 $others
 fi
 
 flags=(-test.timeout=60m)

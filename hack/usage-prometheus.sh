@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 page=${1:-docs/results/usage-prometheus.md}
 IFS=x read -r workloads pods days <<<"${SIZE:-2000x3000x28}"
 commit=$(git rev-parse --short HEAD)
-programs=$(hack/prometheus/build.sh)
+programs=$(lab/prometheus/build.sh)
 dir=$(mktemp -d)
 server=
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$dir"' EXIT

@@ -3,7 +3,7 @@
 # holds them, with the modules' own files: definitions and ConfigMaps in config, what belongs to the
 # webhook in webhooks.
 #
-# The folder's name is made of everything the programs depend on, as in hack/controlplane;
+# The folder's name is made of everything the programs depend on, as in lab/controlplane;
 # folders of former pins may be deleted at any time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

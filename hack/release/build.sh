@@ -4,7 +4,7 @@
 #   build.sh ko crane cyclonedx-gomod kustomize helm
 #
 # Cold, ko takes 100 CPU-seconds, Helm 90, the others 30 together. The folder's name is made of
-# everything the tools depend on, as in hack/controlplane; folders of former pins may be deleted at any time.
+# everything the tools depend on, as in lab/controlplane; folders of former pins may be deleted at any time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 

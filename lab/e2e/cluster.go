@@ -82,13 +82,13 @@ func prepare() (err error) {
 	if root, err = os.Getwd(); err != nil {
 		return err
 	}
-	for !exists(filepath.Join(root, "hack", "controlplane")) {
+	for !exists(filepath.Join(root, "lab", "controlplane")) {
 		if root == filepath.Dir(root) {
-			return errors.New("no hack/controlplane above the working folder")
+			return errors.New("no lab/controlplane above the working folder")
 		}
 		root = filepath.Dir(root)
 	}
-	build := exec.Command(filepath.Join(root, "hack", "controlplane", "build.sh"))
+	build := exec.Command(filepath.Join(root, "lab", "controlplane", "build.sh"))
 	build.Stderr = os.Stderr
 	out, err := build.Output()
 	if err != nil {
@@ -130,7 +130,7 @@ func Program(t testing.TB, name string) string {
 // nodes; what they return must not be changed.
 type Cluster struct {
 	// Dir holds the kubeconfigs, logs and process ids of the control plane; see
-	// hack/controlplane.
+	// lab/controlplane.
 	Dir     string
 	Config  *rest.Config // the administrator's, without a rate limit
 	Client  kubernetes.Interface
@@ -162,7 +162,7 @@ func Shared(t testing.TB) *Cluster {
 }
 
 // StartCluster starts a cluster for one test alone; flags are those of
-// hack/controlplane/run.sh. Most tests do with Shared.
+// lab/controlplane/run.sh. Most tests do with Shared.
 func StartCluster(t testing.TB, flags ...string) *Cluster {
 	t.Helper()
 	c := start(t, flags...)
@@ -177,7 +177,7 @@ func start(t testing.TB, flags ...string) *Cluster {
 	t.Helper()
 	plane := &Process{
 		Name: "controlplane", Log: filepath.Join(scratch(t), "controlplane.log"),
-		program: filepath.Join(root, "hack", "controlplane", "run.sh"), args: append(auditFlags(t), flags...),
+		program: filepath.Join(root, "lab", "controlplane", "run.sh"), args: append(auditFlags(t), flags...),
 		death: syscall.SIGTERM, // it has children of its own to end
 	}
 	require.NoError(t, plane.start())

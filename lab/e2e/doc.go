@@ -1,9 +1,9 @@
 // Package e2e runs schedulers against a real control plane: etcd, kube-apiserver and kube-controller-manager
-// from hack/controlplane as child processes, a fake kubelet in this process, and the scheduler under test as a
+// from lab/controlplane as child processes, a fake kubelet in this process, and the scheduler under test as a
 // child that can be killed, stopped and restarted. It is independent of placement: a test creates objects and
 // checks the result.
 //
-// For the autoscaler there are a real Prometheus from hack/prometheus, and
+// For the autoscaler there are a real Prometheus from lab/prometheus, and
 // workloads whose requests are simulated on the pods that run: their figures
 // reach Prometheus and the metrics API, and a test can stop, age and falsify them
 // on either way.

@@ -35,7 +35,7 @@ type Prometheus struct {
 }
 
 var prometheusProgram = sync.OnceValues(func() (string, error) {
-	build := exec.Command(filepath.Join(root, "hack", "prometheus", "build.sh"))
+	build := exec.Command(filepath.Join(root, "lab", "prometheus", "build.sh"))
 	build.Stderr = os.Stderr
 	out, err := build.Output()
 	return filepath.Join(strings.TrimSpace(string(out)), "prometheus"), err

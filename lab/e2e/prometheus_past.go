@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A PastSeries is a time series of former weeks, as hack/prometheus/fill makes it. Times are
+// A PastSeries is a time series of former weeks, as lab/prometheus/fill makes it. Times are
 // seconds since 1970.
 type PastSeries struct {
 	Labels             map[string]string

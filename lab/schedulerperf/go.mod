@@ -9,7 +9,7 @@ require (
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.67.5
 	github.com/sigma-scheduler/sigma v0.0.0-00010101000000-000000000000
-	github.com/sigma-scheduler/sigma/hack/controlplane v0.0.0
+	github.com/sigma-scheduler/sigma/lab/controlplane v0.0.0
 	github.com/stretchr/testify v1.12.1
 	k8s.io/api v0.36.4
 	k8s.io/apimachinery v0.36.4
@@ -149,10 +149,10 @@ require (
 
 replace (
 	github.com/sigma-scheduler/sigma => ../..
-	github.com/sigma-scheduler/sigma/hack/controlplane => ../../hack/controlplane
+	github.com/sigma-scheduler/sigma/lab/controlplane => ../../lab/controlplane
 )
 
-// As in hack/controlplane/go.mod.
+// As in lab/controlplane/go.mod.
 replace (
 	k8s.io/api => k8s.io/api v0.36.4
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.4

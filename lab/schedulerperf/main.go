@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("schedulerperf", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	b := &bench{root: "../.."}
-	flags.StringVar(&b.programs, "programs", "", "folder that hack/controlplane/build.sh prints")
+	flags.StringVar(&b.programs, "programs", "", "folder that lab/controlplane/build.sh prints")
 	flags.StringVar(&b.scheduler, "scheduler", "", "the scheduler's program")
 	flags.StringVar(&b.upstream, "upstream", "", "test binary of folder upstream; empty: without scheduler_perf")
 	flags.IntVar(&b.pods, "pods", 3000, "pods to schedule")

@@ -28,7 +28,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 
-	"github.com/sigma-scheduler/sigma/hack/controlplane"
+	"github.com/sigma-scheduler/sigma/lab/controlplane"
 	"github.com/sigma-scheduler/sigma/lab/schedulerperf/policy"
 )
 

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-programs=$(hack/controlplane/build.sh)
+programs=$(lab/controlplane/build.sh)
 release=$(go list -m -f '{{.Replace.Version}}' k8s.io/kubernetes)
 bin=$PWD/bin
 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$release" \

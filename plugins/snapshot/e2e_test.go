@@ -32,7 +32,7 @@ import (
 )
 
 // A cluster is a real API server without nodes of its own: that of $KUBECONFIG, as
-// `hack/controlplane/run.sh go test -tags e2e` sets it.
+// `lab/controlplane/run.sh go test -tags e2e` sets it.
 type cluster struct {
 	*testing.T
 	client     kubernetes.Interface

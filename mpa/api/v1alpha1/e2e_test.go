@@ -25,7 +25,7 @@ import (
 
 var served = v1alpha1.SchemeGroupVersion.WithResource("multidimpodautoscalers")
 
-// theServer is that of $KUBECONFIG, with the definition; `hack/controlplane/run.sh
+// theServer is that of $KUBECONFIG, with the definition; `lab/controlplane/run.sh
 // go test -tags e2e` sets it.
 func theServer(t *testing.T) (dynamic.ResourceInterface, *rest.Config) {
 	t.Helper()

@@ -33,7 +33,7 @@ type server struct {
 	typed   *rest.RESTClient
 }
 
-// theServer is that of $KUBECONFIG; `hack/controlplane/run.sh go test -tags e2e`
+// theServer is that of $KUBECONFIG; `lab/controlplane/run.sh go test -tags e2e`
 // sets it. It must be one for tests: policies of the shipped names are replaced.
 func theServer(t *testing.T) server {
 	t.Helper()

@@ -1,6 +1,6 @@
 // The Prometheus server for tests, in a module of its own so that its
 // dependencies never enter the product's. Prometheus 3.15.0 calls its module v0.315.0.
-module github.com/sigma-scheduler/sigma/hack/prometheus
+module github.com/sigma-scheduler/sigma/lab/prometheus
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // The control plane of the newest Kubernetes that Sigma is tested with. See ../go.mod
 // for the replaced modules; CONTROLPLANE_LINE=next builds this one.
-module github.com/sigma-scheduler/sigma/hack/controlplane/next
+module github.com/sigma-scheduler/sigma/lab/controlplane/next
 
 go 1.26.0
 

@@ -2,9 +2,9 @@
 # Starts a throw-away Kubernetes control plane on loopback, building it first
 # if needed (minutes; see README.md).
 #
-#   hack/controlplane/run.sh kubectl get namespaces   runs a command against it
-#   hack/controlplane/run.sh                          prints its kubeconfig, waits for ^C
-#   hack/controlplane/run.sh -help                    the flags
+#   lab/controlplane/run.sh kubectl get namespaces   runs a command against it
+#   lab/controlplane/run.sh                          prints its kubeconfig, waits for ^C
+#   lab/controlplane/run.sh -help                    the flags
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sigma-scheduler/sigma/hack/controlplane"
+	"github.com/sigma-scheduler/sigma/lab/controlplane"
 )
 
 // programs is the folder of the built programs.

@@ -5,7 +5,7 @@
 # It is upstream's own program without its web pages, which the module does not
 # hold, and with files and HTTP as its only service discovery: the others are two
 # thirds of the code to compile. The folder's name is made of everything the
-# program depends on, as in hack/controlplane; folders of former pins may be
+# program depends on, as in lab/controlplane; folders of former pins may be
 # deleted at any time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

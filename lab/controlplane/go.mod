@@ -4,7 +4,7 @@
 // k8s.io/kubernetes names its libraries v0.0.0 and replaces them with folders of
 // its own repository; outside it they are these modules. Keep all of them, and
 // k8s.io/kubernetes itself, at one release: mixed ones build and misbehave.
-module github.com/sigma-scheduler/sigma/hack/controlplane
+module github.com/sigma-scheduler/sigma/lab/controlplane
 
 go 1.26.0
 

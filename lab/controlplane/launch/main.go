@@ -1,4 +1,4 @@
-// Command launch is the program behind hack/controlplane/run.sh.
+// Command launch is the program behind lab/controlplane/run.sh.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/sigma-scheduler/sigma/hack/controlplane"
+	"github.com/sigma-scheduler/sigma/lab/controlplane"
 )
 
 // The kernel sends Pdeathsig when the thread that forked ends: fork on the one

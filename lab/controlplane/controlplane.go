@@ -3,7 +3,7 @@
 // certificates and tokens of their own, everything in one folder. There is no
 // kubelet and no scheduler: pods stay Pending until a test's scheduler binds them.
 //
-// hack/controlplane/run.sh is the same for shells. Linux only: the children's
+// lab/controlplane/run.sh is the same for shells. Linux only: the children's
 // lives are tied to ours by a signal that only this kernel sends.
 package controlplane
 
