@@ -29,8 +29,17 @@ func (s *search) drain(ctx context.Context, target int) {
 		s.usable[m] = s.state.Items(m) > 0
 	}
 	failed, round := 0, 0
+	var stuck []int32 // machines that no further attempt empties, unless another one is emptied
+	emptied := false  // since they were tried
 	for s.state.Active() > target && ctx.Err() == nil {
 		m, next := s.cheapest()
+		if m < 0 && emptied {
+			for _, m := range stuck {
+				s.tries[m] = 0
+			}
+			stuck, emptied = stuck[:0], false
+			continue
+		}
 		if m < 0 || failed > s.effort.failures {
 			return
 		}
@@ -39,7 +48,10 @@ func (s *search) drain(ctx context.Context, target int) {
 		switch round++; {
 		case s.empty(m, next*(1+patience*float64(round))):
 			s.bringHome()
-			failed, round = 0, 0
+			failed, round, emptied = 0, 0, true
+		case s.stuck:
+			s.tries[m] = s.effort.tries
+			stuck = append(stuck, m)
 		default:
 			failed++
 		}
@@ -90,8 +102,7 @@ func (s *search) costOf(m int32) float64 {
 func (s *search) empty(m int32, enough float64) bool {
 	s.attempts++
 	s.tries[m]++
-	if !s.roomWithout(m) {
-		s.tries[m] = s.effort.tries
+	if s.stuck = !s.roomWithout(m); s.stuck {
 		return false
 	}
 	s.mark()
@@ -108,6 +119,9 @@ func (s *search) empty(m int32, enough float64) bool {
 	}
 	ok := s.settle(min(s.left(), enough))
 	s.extra[m] = max(0, s.spent-s.spentAtMark-own)
+	if !ok && s.extra[m] == 0 { // the others get their turn
+		s.extra[m] = own * float64(s.tries[m])
+	}
 	if ok && s.carryOut() && s.withinLimits() {
 		if s.paid-s.paidWas <= enough {
 			s.emptied[m] = true

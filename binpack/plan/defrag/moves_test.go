@@ -181,3 +181,23 @@ func TestCheckRefuses(t *testing.T) {
 	r.items[1].Fixed = true
 	require.ErrorContains(t, Check(r.inst, r.items, []Move{to(1, 0, 1)}), "must not move")
 }
+
+// TestStuckMachinesLeaveTheRest: machines that are cheap to empty, and of which the only item fits on no other, end no search.
+func TestStuckMachinesLeaveTheRest(t *testing.T) {
+	for _, stuck := range []int{3, 4, 600} {
+		in := packtest.Instance([]binpack.MachineLine{packtest.Line(stuck, 1, 10), packtest.Line(4, 1, 10)}, []int64{10}, []int64{2})
+		in.Types = []string{"a", "b"}
+		in.Machines[0].Name, in.Machines[1].Name, in.Machines[1].Type = "a", "b", 1
+		in.Apps[0].Types, in.Apps[1].Types = []int32{0}, []int32{1}
+		var items []Item
+		for m := range stuck {
+			items = append(items, Item{App: 0, Index: int32(m)})
+		}
+		for i := range 8 {
+			items = append(items, Item{App: 1, Line: 1, Index: int32(i / 2)})
+		}
+		p := riddle{in, items, Options{Budget: math.Inf(1)}}.solve(t)
+		now, before := p.Machines()
+		require.Equal(t, 2, before-now, stuck)
+	}
+}

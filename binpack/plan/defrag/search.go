@@ -72,6 +72,7 @@ type search struct {
 	effort   effort
 	tries    []int
 	extra    []float64 // per machine: extra price of the last attempt
+	stuck    bool      // the last settle failed before an ejection: chance has no part in it
 
 	// Since the mark.
 	spentAtMark float64
@@ -308,6 +309,8 @@ func (s *search) undo() {
 // settle finds places for the items of the pool, the largest first, and reports whether
 // it did, for at most limit more than the price at the mark.
 func (s *search) settle(limit float64) bool {
+	ejected := false
+	s.stuck = false
 	for steps := s.effort.steps + len(s.pool); len(s.pool) > 0; steps-- {
 		if steps == 0 || s.spent-s.spentAtMark > limit+1e-9 {
 			return false
@@ -327,9 +330,10 @@ func (s *search) settle(limit float64) bool {
 			s.hard = append(s.hard, i)
 		}
 		if !s.eject(i) {
-			s.pool = append(s.pool, i)
+			s.pool, s.stuck = append(s.pool, i), !ejected
 			return false
 		}
+		ejected = true
 	}
 	return s.spent-s.spentAtMark <= limit+1e-9
 }
