@@ -65,7 +65,7 @@ func (r *Replayer) create(e trace.Event) {
 	q := r.trace.Requests[e.Request]
 	r.state.Arrive(q.App, q.Count)
 	for i := range q.Count {
-		if !r.place(e.Time, e.Request, i) {
+		if !r.stayed(e, i) && !r.place(e.Time, e.Request, i) {
 			r.reject(e, i)
 			if r.run.err != nil {
 				return
@@ -85,6 +85,9 @@ func (r *Replayer) reject(e trace.Event, item int32) {
 		u.tally.refused++
 	}
 	u.out.Unplaced++
+	if u.opt.Stay != nil {
+		u.refusals = append(u.refusals, waiting{e.Request, item, e.Time})
+	}
 	app := r.trace.Requests[e.Request].App
 	if u.out.LeftOut == nil {
 		u.out.LeftOut = map[int32]int{}

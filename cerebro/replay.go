@@ -32,6 +32,9 @@ type Options struct {
 	Fallback binpack.Policy
 	// Check replays every placement through the independent slow checker.
 	Check bool
+	// Stay, when set, has the machines of items that the policy leaves out: they stay there, and the policy places the
+	// others again. The trace must have no departures.
+	Stay Follower
 	// Care, if set, replaces the policy's handling of preferences.
 	Care *binpack.Care
 	// GivenUp sums up the share of their preferences that items give up, in Run.Marks and Run.
@@ -95,6 +98,8 @@ type Replayer struct {
 	devices map[int32][]binpack.Device
 	left    []int32 // per request: items not yet deleted
 	waiting []waiting
+	stays   []int32 // per item: number in staying, from 1 on; 0 = it does not stay
+	staying []staying
 	run     run
 }
 
@@ -167,13 +172,38 @@ type run struct {
 	tally      tally
 	arrived    float64 // demand of arrived items, first dimension
 	rejected   []float64
-	refused    bool    // an item was unplaced, even if it was placed later
-	waited     float64 // seconds, of all items together
+	refusals   []waiting // with Options.Stay
+	refused    bool      // an item was unplaced, even if it was placed later
+	waited     float64   // seconds, of all items together
 	err        error
 }
 
 // Run replays the trace under a policy.
 func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
+	r.staying, r.stays = r.staying[:0], nil
+	if opt.Stay == nil {
+		return r.once(policy, opt)
+	}
+	r.stays = make([]int32, len(r.where))
+	record := opt.Record
+	opt.Record = nil // of the last replay alone
+	for again := 1; ; again++ {
+		out, err := r.once(policy, opt)
+		switch {
+		case err != nil:
+			return Run{}, err
+		case r.keep(opt.Stay, again > wholeApps):
+			continue
+		case record == nil:
+			return out, nil
+		}
+		opt.Record = record
+		return r.once(policy, opt)
+	}
+}
+
+// once replays the trace with the items that stay.
+func (r *Replayer) once(policy binpack.Policy, opt Options) (Run, error) {
 	r.begin(policy, opt)
 	if err := r.placeInitial(); err != nil {
 		return Run{}, err
@@ -182,6 +212,9 @@ func (r *Replayer) Run(policy binpack.Policy, opt Options) (Run, error) {
 	u := &r.run
 	u.tally.begin(r, events)
 	if err := r.beginUse(events); err != nil {
+		return Run{}, err
+	}
+	if err := r.placeStaying(); err != nil {
 		return Run{}, err
 	}
 	span := r.lastTime - r.firstTime

@@ -20,6 +20,8 @@ type Run struct {
 	Placed, Unplaced          int
 	// LeftOut counts the unplaced items by app; nil = none.
 	LeftOut map[int32]int
+	// Stayed counts the items that stay on their past machines, see Options.Stay.
+	Stayed int
 	// Moves of items from machine to machine.
 	Moves int
 	// AwaySeconds is the sum over items of the seconds that they were away while they moved, or

@@ -129,7 +129,8 @@ type Run struct {
 	Spread             float64            `json:"spread"`
 	Placed             int                `json:"placed"`
 	Unplaced           int                `json:"unplaced"`
-	Moves              int                `json:"moves"` // of items from machine to machine
+	Stayed             int                `json:"stayed,omitempty"` // on their present machines, since the policy leaves them out
+	Moves              int                `json:"moves"`            // of items from machine to machine
 	AwaySeconds        float64            `json:"away_seconds"`
 	Rejected           map[string]float64 `json:"rejected"`
 	FirstRejection     float64            `json:"first_rejection"`
@@ -270,6 +271,7 @@ func newRun(t *Trace, run cerebro.Run) Run {
 		Spread:             round(run.Spread),
 		Placed:             run.Placed,
 		Unplaced:           run.Unplaced,
+		Stayed:             run.Stayed,
 		Moves:              run.Moves,
 		AwaySeconds:        round(run.AwaySeconds),
 		Rejected:           byName(dimensions, run.Rejected),

@@ -80,6 +80,6 @@ func (a *app) loadTraces(paths []string) ([]*trace.Trace, error) {
 
 // presentFlag adds --present to a command that reads traces.
 func (a *app) presentFlag(flags *pflag.FlagSet) {
-	flags.BoolVar(&a.present, "present", false, "place the pods that run now again, without those that wait; what must not move stays (see sigma savings)")
+	flags.BoolVar(&a.present, "present", false, "place the pods that run now again, without those that wait; those that must not move, or that find no other place, stay (see sigma savings)")
 	flags.StringVar(&a.after, "after", "", "with --present: the present after these moves, a file of sigma rebalance")
 }

@@ -109,6 +109,11 @@ the first one, and the exit code is 1. A log of several files is given in order.
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.Fallback{},
 				Repair: repair, Rebalance: rebalance, Usage: use, Nightly: nights,
 			}
+			if a.present {
+				if options.Stay, err = compare.StayOf(t); err != nil {
+					return err
+				}
+			}
 			return a.replayTo(cmd.Context(), t, played, found, options, placements, quiet)
 		}),
 	}
@@ -121,6 +126,8 @@ the first one, and the exit code is 1. A log of several files is given in order.
 	flags.Uint64Var(&seed, "seed", 1, "of shuffles and random ties")
 	flags.BoolVar(&repack, "repack", false, "place the items of placed.csv again, in the order of its lines")
 	flags.BoolVar(&retry, "retry", false, "try items that were left out again after each delete")
+	a.presentFlag(flags)
+	cmd.MarkFlagsMutuallyExclusive("present", "repack")
 	moving.add(flags)
 	flags.StringVar(&nightly, "nightly", "", "count items at what they use, found anew each midnight, and move up to a share of all and of each app a day (of an app at least one), such as moves=1%,workload=25%,relief=10m (wants usage.csv.gz)")
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")

@@ -26,6 +26,7 @@ type Options struct {
 	Repair    *cerebro.Repair
 	Rebalance *cerebro.Rebalance
 	Once      bool          // do not replay again without preferences
+	Stay      bool          // items that a policy leaves out stay on their present machines, see [cerebro.Options.Stay]
 	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
 	Samples   int           // points of the time series of the first order that counts; 0 = no series
 	Curves    bool          // record allocation against the arrived load
@@ -196,6 +197,7 @@ type worker struct {
 	*comparison
 	again    bool // for the layouts only
 	replayer *cerebro.Replayer
+	stay     cerebro.Follower  // nil = items that are left out have no place
 	blind    *cerebro.Replayer // of the trace blindOf, without egress
 	blindOf  *trace.Trace
 }
@@ -204,10 +206,16 @@ func (w *worker) replay(t task) error {
 	tr := w.played[t.trace]
 	if w.replayer == nil || w.replayer.Trace() != tr {
 		w.replayer = cerebro.NewReplayer(tr)
+		if w.stay = nil; w.opt.Stay {
+			var err error
+			if w.stay, err = StayOf(tr); err != nil {
+				return err
+			}
+		}
 	}
 	options := cerebro.Options{
 		Order: t.order, Seed: w.opt.Seed, Retry: w.opt.Retry, Check: true, Fallback: rule.Fallback{},
-		Repair: w.opt.Repair, Rebalance: w.opt.Rebalance,
+		Repair: w.opt.Repair, Rebalance: w.opt.Rebalance, Stay: w.stay,
 	}
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -47,6 +48,18 @@ func newCurrent(t *trace.Trace) (*current, error) {
 			return nil, fmt.Errorf("trace.yaml: source.%s: %s: machine %q: %w", Placements, q.Name, machine, err)
 		}
 		c.stood[i] = []trace.Placed{{Request: int32(i), Line: line, Index: index, Count: q.Count}}
+	}
+	return c, nil
+}
+
+// StayOf returns the present machines of the later items of a trace, for [cerebro.Options.Stay]; nil = it has none.
+func StayOf(t *trace.Trace) (cerebro.Follower, error) {
+	if t.Source[Placements] == nil {
+		return nil, nil //nolint:nilnil // no items stay
+	}
+	c, err := newCurrent(t)
+	if err != nil {
+		return nil, fmt.Errorf("trace %q: %w", t.Name, err)
 	}
 	return c, nil
 }

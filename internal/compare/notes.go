@@ -8,6 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // add adds a note once.
@@ -134,6 +135,13 @@ func (c *comparison) noteBounds(r *Result) {
 func (r *Result) note(found Found, t *trace.Trace, runs []cerebro.Run) {
 	if found.File != "" {
 		r.add("%s is %s (%s)", found.Name, found.File, found.Object.Spec.Knowledge)
+	}
+	most := 0
+	for i := range runs {
+		most = max(most, runs[i].Stayed)
+	}
+	if most > 0 {
+		r.add("%s: up to %s of an order keep their present machines, since %s leaves them out otherwise", t.Name, plural.Of(most, "item"), found.Name)
 	}
 	if found.chooses() {
 		switch names, shares := choices(runs); len(names) {
