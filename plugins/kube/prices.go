@@ -181,11 +181,33 @@ func CapacityType(n *v1.Node) string {
 	case "reserved", "capacity-block":
 		return "reserved"
 	}
-	if n.Labels["cloud.google.com/gke-spot"] == "true" || n.Labels["cloud.google.com/gke-preemptible"] == "true" ||
-		n.Labels["kubernetes.azure.com/scalesetpriority"] == "spot" {
-		return "spot"
+	for key, value := range n.Labels {
+		if NamesSpot(key, value) {
+			return "spot"
+		}
 	}
 	return "on-demand"
+}
+
+// spotLabels are the labels of spot nodes, and the taints of the same names, with their values:
+// https://karpenter.sh/docs/concepts/scheduling/, https://docs.aws.amazon.com/eks/latest/userguide/managed-node-groups.html,
+// https://cloud.google.com/kubernetes-engine/docs/concepts/spot-vms, https://learn.microsoft.com/azure/aks/spot-node-pool.
+var spotLabels = map[string][]string{
+	"karpenter.sh/capacity-type": {"spot"}, "eks.amazonaws.com/capacityType": {"SPOT"},
+	"cloud.google.com/gke-spot": {"true"}, "cloud.google.com/gke-preemptible": {"true"}, "cloud.google.com/gke-provisioning": {"spot", "preemptible"},
+	"kubernetes.azure.com/scalesetpriority": {"spot"},
+}
+
+// NamesSpot reports whether a label, or the taint of that name, is one of spot nodes.
+func NamesSpot(key, value string) bool {
+	return slices.ContainsFunc(spotLabels[key], func(spot string) bool { return strings.EqualFold(spot, value) })
+}
+
+// SpotKey reports whether a label, or the taint of that name, has a value of spot nodes; alone is true where nodes of other kinds
+// do not have it.
+func SpotKey(key string) (known, alone bool) {
+	values := spotLabels[key]
+	return values != nil, len(values) == 1 && (values[0] == "true" || key == "kubernetes.azure.com/scalesetpriority")
 }
 
 // gpuHours returns the cost of GPUs an hour in the linear model.

@@ -45,6 +45,9 @@ func AboveCeiling(pod *v1.Pod, ceiling time.Duration) (reason string) {
 // DependsOn begins the reason of a pod with an unknown constraint.
 const DependsOn = "where it may go depends on "
 
+// ByZones is the reason of a pod that planners of moves, which have no zones, leave where it is.
+const ByZones = DependsOn + "the zones of others"
+
 // Movable returns why a pod must not be evicted so that its replacement gets a
 // planned node; "" when it may. Disruption budgets and the number of
 // replicas are checked by the caller. Constraints that the model of nodes lacks make
@@ -75,7 +78,7 @@ func Movable(pod *v1.Pod, ceiling time.Duration, others *Others) (reason string)
 		return DependsOn + what
 	}
 	if zoned(pod) {
-		return "where it may go depends on the zones of others"
+		return ByZones
 	}
 	return AboveCeiling(pod, ceiling)
 }

@@ -42,6 +42,19 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 			occupied[pod.Spec.NodeName] = true
 		}
 	}
+	waiting, lost := map[string]any{}, map[string]any{}
+	room := newFreeRoom(nodes, pods, p.unoffered())
+	for _, pod := range pods {
+		switch {
+		case podspec.Ended(pod):
+		case waits(pod) && pod.Spec.SchedulerName != fargate:
+			waiting[nameOf(pod)] = room.why(pod)
+		case unplaced(pod) && len(pod.Spec.SchedulingGates) > 0:
+			waiting[nameOf(pod)] = "scheduling gates: no node is looked for yet"
+		}
+	}
+	awaited, now := room.awaited(pods, func(n *v1.Node) bool { return machines[n.Name] && !occupied[n.Name] }), newest(nodes)
+	apartOf := map[string]string{} // nodes that are no machines
 	lists := map[string]any{}
 	for _, n := range nodes {
 		cost, by := prices.Of(n)
@@ -59,11 +72,19 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 			spot[n.Name] = true
 		}
 		why, stays := apart(n)
+		switch {
+		case noMachine(n):
+			apartOf[n.Name] = why
+		case occupied[n.Name] || stays && podspec.Unwell(n) == nil:
+		case starting(n, now) != "":
+			why, stays = starting(n, now), true
+		case awaited[n.Name]:
+			why, stays = "pods that wait fit on it", true
+		case why == unwellText(n):
+			stays = false // it can be removed
+		}
 		if why == "" && machines[n.Name] {
 			continue
-		}
-		if podspec.Unwell(n) != nil && !noMachine(n) && !occupied[n.Name] {
-			stays = false // it can be removed
 		}
 		of := map[string]any{"why": why}
 		if stays {
@@ -77,18 +98,17 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 		}
 		special[n.Name] = of
 	}
-	waiting, lost := map[string]any{}, map[string]any{}
-	room := newFreeRoom(nodes, pods, p.unoffered())
 	for _, pod := range pods {
 		switch {
 		case podspec.Ended(pod):
-		case waits(pod) && pod.Spec.SchedulerName != fargate:
-			waiting[nameOf(pod)] = room.why(pod)
-		case unplaced(pod) && len(pod.Spec.SchedulingGates) > 0:
-			waiting[nameOf(pod)] = "scheduling gates: no node is looked for yet"
+		case apartOf[pod.Spec.NodeName] != "" && podspec.Moves(pod):
+			lost[nameOf(pod)] = "on a node that pods do not share: " + apartOf[pod.Spec.NodeName]
+		case unplaced(pod) && pod.Spec.SchedulerName == fargate:
+			lost[nameOf(pod)] = "waits for a node of AWS Fargate"
 		case pod.Spec.NodeName != "" && !there[pod.Spec.NodeName]:
 			lost[nameOf(pod)] = "their node is not in the cluster"
-		case real[pod.Spec.NodeName] && !podspec.Ended(pod):
+		}
+		if real[pod.Spec.NodeName] && !podspec.Ended(pod) {
 			asked.add(podspec.Demand(pod))
 		}
 	}
@@ -96,6 +116,9 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 	if p.Use != nil {
 		used, by := p.used(t, pods, real)
 		facts["used"], facts["use"] = used, by
+		if hot := p.hot(pods, real); len(hot) > 0 {
+			facts["hot"] = hot
+		}
 		unmeasured := 0
 		for _, pod := range pods {
 			if _, ok := p.Use[nameOf(pod)]; !ok && real[pod.Spec.NodeName] && !podspec.Ended(pod) {
@@ -151,19 +174,27 @@ func (p *Picture) used(t *trace.Trace, pods []*v1.Pod, real map[string]bool) (al
 
 // apart returns why a node takes no pods, or none of the cluster's users, and whether it stays at every step of a bill.
 func apart(n *v1.Node) (why string, stays bool) {
-	switch taint := podspec.Unwell(n); {
+	switch {
 	case noMachine(n):
 		return "AWS Fargate or virtual", true
-	case taint != nil:
-		return "not well: " + taint.Key, true
-	case n.Spec.Unschedulable:
-		return "cordoned", false
 	case firstOf(n, controlPlane):
 		return "control plane", true
 	case podspec.StaysNode(n) != "":
 		return "annotation " + podspec.StaysNode(n), true
+	case podspec.Unwell(n) != nil:
+		return unwellText(n), true
+	case n.Spec.Unschedulable:
+		return "cordoned", false
 	}
 	return "", false
+}
+
+// unwellText is the reason of a node that its condition closes; "" = none does.
+func unwellText(n *v1.Node) string {
+	if taint := podspec.Unwell(n); taint != nil {
+		return "not well: " + taint.Key
+	}
+	return ""
 }
 
 func firstOf(n *v1.Node, labels []string) bool {
@@ -212,7 +243,7 @@ func newFreeRoom(nodes []*v1.Node, pods []*v1.Pod, served []string) *freeRoom {
 	r := &freeRoom{served: served}
 	at := map[string]int{}
 	for _, n := range nodes {
-		if why, _ := apart(n); why != "" && why != "control plane" {
+		if noMachine(n) || podspec.Unwell(n) != nil || n.Spec.Unschedulable {
 			continue
 		}
 		at[n.Name] = len(r.nodes)

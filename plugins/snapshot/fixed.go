@@ -18,7 +18,7 @@ const MinReplicas = 2
 
 // fixed returns the pods on nodes that must not move, each with the reason, by namespace/name.
 // stays, if not nil, names reasons of its own.
-// Those in follow may be replaced elsewhere all the same.
+// Those in follow hold now, or until their volumes follow them: they may be replaced elsewhere all the same.
 func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration, scheduler string, stays func(*v1.Pod) string) (fixed map[string]string, follow map[string]bool) {
 	workload := func(pod *v1.Pod) string {
 		ref, _ := owner.Of(pod, nil)
@@ -38,7 +38,7 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 			staying[n.Name] = why
 		}
 	}
-	reason := func(pod *v1.Pod) string {
+	reason := func(pod *v1.Pod, now bool) string {
 		why := podspec.Movable(pod, maxGrace, others)
 		if why == "" && scheduler != "" && pod.Spec.SchedulerName != scheduler {
 			why = "another scheduler places it: " + pod.Spec.SchedulerName
@@ -54,7 +54,7 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 				why = "the placement rule " + r.Name + " is about zones"
 			}
 		}
-		if why == "" {
+		if why == "" && now {
 			why = barred(pod)
 		}
 		if of := staying[pod.Spec.NodeName]; why == "" && of != "" {
@@ -67,12 +67,33 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 		if pod.Spec.NodeName == "" {
 			continue
 		}
-		if why := reason(pod); why != "" {
+		if why := reason(pod, true); why != "" {
 			fixed[nameOf(pod)] = why
-			follow[nameOf(pod)] = why == podspec.DependsOn+podspec.Volumes && p.follows(pod, reason)
+			follow[nameOf(pod)] = later(pod, p.attached[nameOf(pod)], func(as *v1.Pod) string { return reason(as, false) })
 		}
 	}
 	return fixed, follow
+}
+
+// later reports whether a pod that must not move now may be replaced elsewhere later: it is ready then, a pod of its job begins
+// its work there, budgets allow it, its zones are part of the trace, and its volumes follow it if they are attached. again is
+// the reason of a pod to stay, without budgets.
+func later(pod *v1.Pod, attached bool, again func(*v1.Pod) string) bool {
+	as := *pod
+	as.DeletionTimestamp, as.Spec.RestartPolicy = nil, v1.RestartPolicyAlways
+	as.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	if attached {
+		as.Spec.Volumes = slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v v1.Volume) bool { return !podspec.AnyNode(&v) })
+	}
+	why := again(&as)
+	if why == podspec.ByZones {
+		as.Spec.TopologySpreadConstraints = nil
+		if a := as.Spec.Affinity; a != nil {
+			as.Spec.Affinity = &v1.Affinity{NodeAffinity: a.NodeAffinity}
+		}
+		why = again(&as)
+	}
+	return why == ""
 }
 
 // ignored returns the pods with constraints that a trace cannot express, each with the reasons, by namespace/name.

@@ -276,6 +276,7 @@ func (r *Recorder) Trace(name, fleet string) (t *trace.Trace, notes []string, er
 		addHostPorts(t.Instance, r.ports)
 		notes = append(notes, r.unwell...)
 		if r.picture != nil { // it has no past
+			r.picture.keepSystems(t.Instance, r.appLabel)
 			if note := r.picture.keepOnDemand(t.Instance, r.appLabel); note != "" {
 				notes = append(notes, note)
 			}

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -30,30 +29,38 @@ func (p *Picture) keepOnDemand(inst *binpack.Instance, appLabel string) (note st
 	if !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return open[m.Name] }) {
 		return ""
 	}
-	parts := splitTypes(inst, open)
 	stay := 0
-	for a := range inst.Apps {
-		app := &inst.Apps[a]
-		may := willing[inst.Groups[app.Group].Name]
-		var types, demand []int32
-		for _, of := range parts {
-			if app.Types == nil || slices.Contains(app.Types, of.before) {
-				if types = append(types, of.now); !of.open {
-					demand = append(demand, of.now)
-				}
-			}
+	restrict(inst, open, "spot", func(app *binpack.App, types, others []int32) []int32 {
+		if !willing[inst.Groups[app.Group].Name] && len(others) > 0 && len(others) < len(types) {
+			stay++
+			return others
 		}
-		switch {
-		case !may && len(demand) > 0 && len(demand) < len(types):
-			app.Types, stay = demand, stay+1
-		case app.Types != nil:
-			app.Types = types
-		}
-	}
+		return types
+	})
 	if stay == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d apps stay off spot nodes without a taint: none of their pods runs on one, tolerates or selects spot", stay)
+}
+
+// restrict splits the types of machines of which some are open, and lets choose return the types that an app may use: of all, or
+// of those that are not open alone.
+func restrict(inst *binpack.Instance, open map[string]bool, suffix string, choose func(app *binpack.App, types, others []int32) []int32) {
+	parts := splitTypes(inst, open, suffix)
+	for a := range inst.Apps {
+		app := &inst.Apps[a]
+		var types, others []int32
+		for _, of := range parts {
+			if app.Types == nil || slices.Contains(app.Types, of.before) {
+				if types = append(types, of.now); !of.open {
+					others = append(others, of.now)
+				}
+			}
+		}
+		if chosen := choose(app, types, others); app.Types != nil || len(chosen) < len(types) {
+			app.Types = chosen
+		}
+	}
 }
 
 // A typePart is a part of a type: its machines that are open, or the others.
@@ -62,8 +69,8 @@ type typePart struct {
 	open        bool
 }
 
-// splitTypes splits the types of machines of which some are open, numbered by their first machine as a reader does.
-func splitTypes(inst *binpack.Instance, open map[string]bool) (parts []typePart) {
+// splitTypes splits the types of machines of which some are open, the suffix in the names of these, numbered by their first machine as a reader does.
+func splitTypes(inst *binpack.Instance, open map[string]bool, suffix string) (parts []typePart) {
 	names := []string{}
 	mixed := func(of int32) bool {
 		some := func(is bool) bool {
@@ -80,7 +87,7 @@ func splitTypes(inst *binpack.Instance, open map[string]bool) (parts []typePart)
 			parts = append(parts, typePart{m.Type, int32(k), open[m.Name]})
 			name := inst.Types[m.Type]
 			if open[m.Name] && mixed(m.Type) {
-				for name += "/spot"; slices.Contains(inst.Types, name); name += "-2" {
+				for name += "/" + suffix; slices.Contains(inst.Types, name); name += "-2" {
 				}
 			}
 			names = append(names, name)
@@ -94,19 +101,16 @@ func splitTypes(inst *binpack.Instance, open map[string]bool) (parts []typePart)
 	return parts
 }
 
-// takesSpot reports whether a pod names spot nodes: in its selector, its affinity or a toleration.
+// takesSpot reports whether a pod names spot nodes by a label or a taint of the clouds: in its selector, its affinity or a
+// toleration. A toleration of every taint names none.
 func takesSpot(spec *v1.PodSpec) bool {
-	named := func(text string) bool {
-		text = strings.ToLower(text)
-		return strings.Contains(text, "spot") || strings.Contains(text, "preemptible")
-	}
 	for key, value := range spec.NodeSelector {
-		if named(key) || named(value) {
+		if kube.NamesSpot(key, value) {
 			return true
 		}
 	}
 	for _, t := range spec.Tolerations {
-		if t.Key == "" && t.Operator == v1.TolerationOpExists || named(t.Key) || named(t.Value) {
+		if known, _ := kube.SpotKey(t.Key); known && (t.Operator == v1.TolerationOpExists || kube.NamesSpot(t.Key, t.Value)) {
 			return true
 		}
 	}
@@ -122,7 +126,9 @@ func takesSpot(spec *v1.PodSpec) bool {
 	}
 	return slices.ContainsFunc(terms, func(t v1.NodeSelectorTerm) bool {
 		return slices.ContainsFunc(t.MatchExpressions, func(r v1.NodeSelectorRequirement) bool {
-			return r.Operator != v1.NodeSelectorOpNotIn && r.Operator != v1.NodeSelectorOpDoesNotExist && (named(r.Key) || slices.ContainsFunc(r.Values, named))
+			_, alone := kube.SpotKey(r.Key)
+			return alone && r.Operator == v1.NodeSelectorOpExists ||
+				r.Operator == v1.NodeSelectorOpIn && slices.ContainsFunc(r.Values, func(value string) bool { return kube.NamesSpot(r.Key, value) })
 		})
 	})
 }

@@ -43,11 +43,22 @@ func TestSpotNeedsAWord(t *testing.T) {
 	require.Contains(t, strings.Join(notes, "\n"), "1 apps stay off spot nodes without a taint")
 	for name, with := range map[string]string{
 		"selector":   `"nodeSelector": {"karpenter.sh/capacity-type": "spot"}, "containers"`,
-		"toleration": `"tolerations": [{"key": "spot", "operator": "Exists"}], "containers"`,
+		"toleration": `"tolerations": [{"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists"}], "containers"`,
+		"taint":      `"tolerations": [{"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true"}], "containers"`,
 		"preference": `"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]}}]}}, "containers"`,
 	} {
 		tr, _ = traceOf(t, nodeText, spotText, renamed(podText, `"containers"`, with))
 		require.True(t, uses(tr), name)
+	}
+	for name, with := range map[string]string{
+		"a name with the letters": `"nodeSelector": {"team": "hotspot"}, "containers"`,
+		"every taint":             `"tolerations": [{"operator": "Exists"}], "containers"`,
+		"a taint of its own":      `"tolerations": [{"key": "spotlight", "operator": "Exists"}], "containers"`,
+		"on demand":               `"nodeSelector": {"karpenter.sh/capacity-type": "on-demand"}, "containers"`,
+		"no spot":                 `"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "karpenter.sh/capacity-type", "operator": "NotIn", "values": ["spot"]}]}]}}}, "containers"`,
+	} {
+		tr, _ = traceOf(t, renamed(nodeText, `"uid"`, `"labels": {"team": "hotspot", "karpenter.sh/capacity-type": "on-demand"}, "uid"`), renamed(spotText, `"labels": {`, `"labels": {"team": "hotspot", `), renamed(podText, `"containers"`, with))
+		require.False(t, uses(tr), name)
 	}
 	tr, _ = traceOf(t, nodeText, spotText, podText, renamed(podText, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"nodeName": "n2"`))
 	require.True(t, uses(tr), "one of them is there")

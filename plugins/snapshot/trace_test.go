@@ -153,12 +153,18 @@ source:
     allocatable:
       cpu: 20
       memory: 42949672960
+    follow:
+      shop/web-1: true
+      shop/web-2: true
     lost:
       shop/stray: their node is not in the cluster
     nodes:
       empty:
         cost: 0.16
         why: cordoned
+      g1:
+        stays: true
+        why: pods that wait fit on it
       old:
         why: cordoned
     prices:

@@ -8,7 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/owner"
-	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/volumes"
 )
 
@@ -88,15 +87,4 @@ func without[T any, P interface {
 	GetName() string
 }](list []*T, names map[string]bool) []*T {
 	return slices.DeleteFunc(slices.Clone(list), func(o *T) bool { return names[P(o).GetNamespace()+"/"+P(o).GetName()] })
-}
-
-// follows reports whether a pod whose reason to stay are its volumes has no other one, and its volumes may follow it: it may
-// be replaced elsewhere. again is the reason of a pod.
-func (p *Picture) follows(pod *v1.Pod, again func(*v1.Pod) string) bool {
-	if !p.attached[nameOf(pod)] {
-		return false
-	}
-	as := *pod
-	as.Spec.Volumes = slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v v1.Volume) bool { return !podspec.AnyNode(&v) })
-	return again(&as) == ""
 }

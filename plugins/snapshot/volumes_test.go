@@ -118,7 +118,7 @@ func TestUnknownVolumes(t *testing.T) {
 		require.Equal(t, name == "no CSINodes", slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.Kind == "CSINode" }), name)
 	}
 	texts := volumeTexts(t) // another reason remains
-	texts["db-0"] = strings.Replace(texts["db-0"], `"True"`, `"False"`, 1)
+	texts["db-0"] = strings.Replace(texts["db-0"], `"metadata":{`, `"metadata":{"annotations":{"karpenter.sh/do-not-disrupt":"true"},`, 1)
 	_, tr := traceOfTexts(t, texts)
 	require.Equal(t, map[string]any{"shop/db-1": true}, tr.Source["cluster"].(map[string]any)["follow"])
 

@@ -1,0 +1,98 @@
+package snapshot
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
+)
+
+// startTime is the time after its start, or after a change of its readiness, for which an empty node stays: pods are expected there.
+const startTime = 10 * time.Minute
+
+// newest is the time of the last sign of life of a node, which is about the time of the picture; 0 = none has one.
+func newest(nodes []*v1.Node) (at time.Time) {
+	for _, n := range nodes {
+		for i := range n.Status.Conditions {
+			if beat := n.Status.Conditions[i].LastHeartbeatTime.Time; beat.After(at) {
+				at = beat
+			}
+		}
+	}
+	return at
+}
+
+// starting returns the reason of a node that is about to take pods; "" = it is not.
+func starting(n *v1.Node, now time.Time) string {
+	for _, t := range n.Spec.Taints {
+		if t.Key == "node.cloudprovider.kubernetes.io/uninitialized" || t.Key == "karpenter.sh/unregistered" {
+			return "not ready yet: " + t.Key
+		}
+	}
+	if n.Labels["karpenter.sh/registered"] == "true" && n.Labels["karpenter.sh/initialized"] != "true" {
+		return "not ready yet: karpenter.sh/initialized"
+	}
+	recent := func(at time.Time) bool { return !at.IsZero() && !now.IsZero() && now.Sub(at) < startTime }
+	if recent(n.CreationTimestamp.Time) {
+		return "started less than 10 minutes ago"
+	}
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady && recent(c.LastTransitionTime.Time) {
+			return "its readiness changed less than 10 minutes ago"
+		}
+	}
+	return ""
+}
+
+// awaited returns the empty nodes that pods wait for: each takes the first with room for it.
+func (r *freeRoom) awaited(pods []*v1.Pod, empty func(*v1.Node) bool) map[string]bool {
+	names := map[string]bool{}
+	for _, pod := range pods {
+		if !waits(pod) || pod.Spec.SchedulerName == fargate {
+			continue
+		}
+		selector, demand := podspec.NewSelector(pod), podspec.Demand(pod)
+		for _, name := range r.served {
+			delete(demand, name)
+		}
+		for i, n := range r.nodes {
+			if !empty(n) || !selector.Admits(n) || lack(demand, r.free[i]) != "" {
+				continue
+			}
+			names[n.Name] = true
+			for name, amount := range demand {
+				r.free[i][name] -= amount
+			}
+			break
+		}
+	}
+	return names
+}
+
+// hot are the nodes whose pods together use more than they request now.
+func (p *Picture) hot(pods []*v1.Pod, real map[string]bool) map[string]any {
+	over := map[string]*totals{}
+	for _, pod := range pods {
+		node := pod.Spec.NodeName
+		if !real[node] || podspec.Ended(pod) {
+			continue
+		}
+		if over[node] == nil {
+			over[node] = &totals{}
+		}
+		u, demand := p.Use[nameOf(pod)], podspec.Demand(pod)
+		over[node].cpu += float64(u.MilliCPU - demand["cpu"])
+		over[node].memory += float64(u.MemoryBytes - demand["memory"])
+	}
+	hot := map[string]any{}
+	for node, by := range over {
+		switch {
+		case by.cpu > 0:
+			hot[node] = "cpu"
+		case by.memory > 0:
+			hot[node] = "memory"
+		}
+	}
+	return hot
+}

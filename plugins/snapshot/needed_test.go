@@ -1,0 +1,151 @@
+package snapshot
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// nodeAt is a node with its last heartbeat at 12:00, and the last change of its readiness.
+func nodeAt(name, meta, spec, changed string) string {
+	return `{"apiVersion": "v1", "kind": "Node", "metadata": {` + meta + `"name": "` + name + `", "uid": "` + name + `"}, "spec": {` + spec + `}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"},
+		"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-05-04T12:00:00Z", "lastTransitionTime": "` + changed + `"}]}}`
+}
+
+func clusterOf(t *testing.T, texts ...string) (facts, nodes map[string]any, tr *trace.Trace) {
+	t.Helper()
+	tr, _ = traceOf(t, texts...)
+	facts = tr.Source["cluster"].(map[string]any)
+	nodes, _ = facts["nodes"].(map[string]any)
+	return facts, nodes, tr
+}
+
+const may, justNow = "2026-05-01T00:00:00Z", "2026-05-04T11:55:00Z"
+
+// Empty nodes that pods are to come to, and those that an owner or the cluster keeps, are not removed.
+func TestEmptyNodesThatStay(t *testing.T) {
+	waits := renamed(podText, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1", `, ``, "Running", "Pending", `"cpu": "1"`, `"cpu": "3500m"`)
+	optOut, unwell := `"annotations": {"karpenter.sh/do-not-disrupt": "true"}, `, `"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]`
+	for name, of := range map[string]struct {
+		meta, spec, changed string
+		pods                []string
+		why                 string
+	}{
+		"empty":                    {"", "", may, nil, ""},
+		"a pod waits":              {"", "", may, []string{waits}, "pods that wait fit on it"},
+		"one waits for another":    {"", `"taints": [{"key": "gpu", "effect": "NoSchedule"}]`, may, []string{waits}, ""},
+		"just started":             {`"creationTimestamp": "` + justNow + `", `, "", justNow, nil, "started less than 10 minutes ago"},
+		"just ready":               {`"creationTimestamp": "` + may + `", `, "", justNow, nil, "its readiness changed less than 10 minutes ago"},
+		"starts":                   {`"creationTimestamp": "` + justNow + `", `, unwell, justNow, nil, "started less than 10 minutes ago"},
+		"not initialized":          {"", `"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]`, may, nil, "not ready yet: node.cloudprovider.kubernetes.io/uninitialized"},
+		"of Karpenter":             {`"labels": {"karpenter.sh/registered": "true"}, `, "", may, nil, "not ready yet: karpenter.sh/initialized"},
+		"opted out":                {optOut, "", may, nil, "annotation karpenter.sh/do-not-disrupt"},
+		"cordoned, opted out":      {optOut, `"unschedulable": true`, may, nil, "annotation karpenter.sh/do-not-disrupt"},
+		"not well, opted out":      {optOut, unwell, may, nil, "annotation karpenter.sh/do-not-disrupt"},
+		"not well, runs the plane": {`"labels": {"node-role.kubernetes.io/control-plane": ""}, `, unwell, may, nil, "control plane"},
+	} {
+		_, nodes, _ := clusterOf(t, append([]string{nodeAt("n1", "", "", may), nodeAt("n2", of.meta, of.spec, of.changed), podText}, of.pods...)...)
+		got, _ := nodes["n2"].(map[string]any)
+		if of.why == "" {
+			require.Nil(t, got["stays"], name)
+			continue
+		}
+		require.Equal(t, []any{of.why, true}, []any{got["why"], got["stays"]}, name)
+	}
+	_, nodes, _ := clusterOf(t, nodeAt("n1", "", "", may), nodeAt("n2", "", unwell, may), podText)
+	require.Nil(t, nodes["n2"].(map[string]any)["stays"], "it has been dead for days")
+	_, nodes, _ = clusterOf(t, nodeText, renamed(nodeText, `"n1"`, `"n2"`, `"u1"`, `"u2"`, `"uid"`, `"creationTimestamp": "`+justNow+`", "uid"`), podText)
+	require.Nil(t, nodes, "no sign of life, no time")
+}
+
+// Cluster-autoscaler and Karpenter do not remove a node in use that opts out: its pods stay, so no move frees it.
+func TestNodesInUseThatOptOut(t *testing.T) {
+	for _, key := range []string{"karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled"} {
+		ready := renamed(podText, `"phase": "Running"`, `"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]`)
+		facts, nodes, tr := clusterOf(t, nodeAt("n1", `"annotations": {"`+key+`": "true"}, `, "", may), nodeAt("n2", "", "", may), ready,
+			renamed(ready, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"nodeName": "n2"`))
+		require.Equal(t, map[string]any{"why": "annotation " + key, "stays": true}, nodes["n1"])
+		require.Equal(t, map[string]any{"shop/web-1": "its node stays: annotation " + key}, tr.Source["fixed"])
+		require.Nil(t, facts["follow"])
+	}
+}
+
+// Pods that must not move now may be replaced elsewhere later.
+func TestNotNow(t *testing.T) {
+	ready := renamed(podText, `"phase": "Running"`, `"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]`, `"labels": {`, `"labels": {"app": "web", `)
+	budget := `{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a", "namespace": "shop"}, "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 0}}`
+	spread := `"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor", "labelSelector": {"matchLabels": {"app": "web"}}}], "containers"`
+	for name, of := range map[string]struct {
+		text, more, why string
+		follows         bool
+	}{
+		"not ready":        {renamed(ready, `"True"`, `"False"`), "", "it is not ready", true},
+		"being deleted":    {renamed(ready, `"uid": "p1"`, `"deletionTimestamp": "2026-05-04T12:00:00Z", "uid": "p1"`), "", "it is being deleted", true},
+		"a job":            {renamed(ready, `"containers"`, `"restartPolicy": "Never", "containers"`), "", "its work would begin again", true},
+		"a budget":         {ready, budget, "its disruption budget allows no eviction now", true},
+		"zones":            {renamed(ready, `"containers"`, spread), "", "where it may go depends on the zones of others", true},
+		"local storage":    {renamed(ready, `"containers"`, `"volumes": [{"name": "v", "hostPath": {"path": "/v"}}], "containers"`), "", "it has local storage", false},
+		"a job with data":  {renamed(ready, `"containers"`, `"restartPolicy": "Never", "volumes": [{"name": "v", "hostPath": {"path": "/v"}}], "containers"`), "", "its work would begin again", false},
+		"zones, and data":  {renamed(ready, `"containers"`, `"volumes": [{"name": "v", "hostPath": {"path": "/v"}}], `+spread), "", "it has local storage", false},
+		"no controller":    {renamed(ready, `"controller": true`, `"controller": false`), "", "it has no controller that would replace it", false},
+		"annotation, late": {renamed(ready, `"True"`, `"False"`, `"uid": "p1"`, `"annotations": {"karpenter.sh/do-not-disrupt": "true"}, "uid": "p1"`), "", "it is not ready", false},
+	} {
+		texts := []string{nodeAt("n1", `"labels": {"topology.kubernetes.io/zone": "z"}, `, "", may), of.text, renamed(of.text, "web-1", "web-2", `"p1"`, `"p2"`), renamed(of.text, "web-1", "web-3", `"p1"`, `"p3"`)}
+		if name == "being deleted" { // the others count as its workload
+			texts[2], texts[3] = renamed(ready, "web-1", "web-2", `"p1"`, `"p2"`), renamed(ready, "web-1", "web-3", `"p1"`, `"p3"`)
+		}
+		if of.more != "" {
+			texts = append(texts, of.more)
+		}
+		facts, _, tr := clusterOf(t, texts...)
+		require.Equal(t, of.why, tr.Source["fixed"].(map[string]any)["shop/web-1"], name)
+		follow, _ := facts["follow"].(map[string]any)
+		require.Equal(t, of.follows, follow["shop/web-1"] != nil, name)
+	}
+}
+
+// Pods of AWS Fargate and of virtual nodes are named.
+func TestPodsWithoutMachines(t *testing.T) {
+	facts, _, _ := clusterOf(t, nodeText, nodeAt("f1", `"labels": {"eks.amazonaws.com/compute-type": "fargate"}, `, "", may), nodeAt("v1", `"labels": {"type": "virtual-kubelet"}, `, "", may), podText,
+		renamed(podText, "web-1", "far", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"schedulerName": "fargate-scheduler", "nodeName": "f1"`),
+		renamed(podText, "web-1", "late", `"p1"`, `"p3"`, `"nodeName": "n1"`, `"schedulerName": "fargate-scheduler"`, "Running", "Pending"),
+		renamed(podText, "web-1", "virt", `"p1"`, `"p4"`, `"nodeName": "n1"`, `"nodeName": "v1"`))
+	const why = "on a node that pods do not share: AWS Fargate or virtual"
+	require.Equal(t, map[string]any{"shop/far": why, "shop/virt": why, "shop/late": "waits for a node of AWS Fargate"}, facts["lost"])
+}
+
+// A node whose pods use more than they request has a warning.
+func TestHotNodes(t *testing.T) {
+	facts, _, _ := clusterOf(t, nodeText, podText, podUseText)
+	require.Equal(t, map[string]any{"n1": "cpu"}, facts["hot"], "1,124 m of 1,000")
+	facts, _, _ = clusterOf(t, nodeText, renamed(podText, `"cpu": "1"`, `"cpu": "2", "memory": "1Gi"`), podUseText)
+	require.Nil(t, facts["hot"])
+}
+
+// Windows has its own nodes: by spec.os.name, by the selector, or by the node that a pod runs on.
+func TestOperatingSystems(t *testing.T) {
+	windows := nodeAt("w1", `"labels": {"kubernetes.io/os": "windows"}, `, "", may)
+	for name, of := range map[string]struct {
+		spec    string
+		on      string
+		windows bool
+	}{
+		"linux":             {"", "n1", false},
+		"on windows":        {"", "w1", true},
+		"by name":           {`"os": {"name": "windows"}, `, "w1", true},
+		"by selector":       {`"nodeSelector": {"kubernetes.io/os": "windows"}, `, "w1", true},
+		"linux by name":     {`"os": {"name": "linux"}, `, "n1", false},
+		"windows, it waits": {`"os": {"name": "windows"}, `, "", true},
+	} {
+		text := renamed(podText, `"nodeName": "n1", `, of.spec+`"nodeName": "`+of.on+`", `)
+		_, _, tr := clusterOf(t, nodeAt("n1", "", "", may), nodeAt("n2", `"labels": {"kubernetes.io/os": "linux"}, `, "", may), windows, text)
+		uses := map[string]bool{}
+		for _, m := range tr.Instance.Machines {
+			app := &tr.Instance.Apps[0]
+			uses[m.Name] = app.MayUse(m.Type)
+		}
+		require.Equal(t, map[string]bool{"n1": !of.windows, "n2": !of.windows, "w1": of.windows}, uses, name)
+	}
+}
