@@ -194,6 +194,14 @@ func (r *Result) Placed(after bool, each func(request, number int32, it *defrag.
 	}
 }
 
+// Final is placed.csv after the moves, an item a line.
+func (r *Result) Final() (placed []trace.Placed) {
+	r.Placed(true, func(request, _ int32, it *defrag.Item) {
+		placed = append(placed, trace.Placed{Request: request, Line: it.Line, Index: it.Index, Count: 1, Devices: it.Devices})
+	})
+	return placed
+}
+
 // A Moved item, by the name of its request, leaves one machine for another.
 type Moved struct{ Request, From, To string }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/defrag"
+	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // facts are those of a cluster that a trace has besides its machines and items: the key cluster of its source.
@@ -24,7 +26,8 @@ type facts struct {
 	spot      map[string]bool    // nodes that are cheap since they may be taken away
 	types     map[string]instanceType
 	pools     map[string]nodePool // by machine
-	follow    map[string]any      // items that must not move, and may be replaced elsewhere with their volumes
+	follow    map[string]any      // items that must not move now, and may be replaced elsewhere
+	hot       map[string]any      // nodes that use more than their pods request, each with the resource
 }
 
 // A node takes no pods, or stays at every step.
@@ -126,6 +129,9 @@ func factsOf(t *trace.Trace) (*facts, error) {
 	if f.follow, ok = mapping(all["follow"]); !ok {
 		return nil, wrongFact(".follow", "requests")
 	}
+	if f.hot, ok = mapping(all["hot"]); !ok {
+		return nil, wrongFact(".hot", "nodes, each with a resource")
+	}
 	prices, ok := mapping(all["prices"])
 	if !ok {
 		return nil, wrongFact(".prices", "sources, each with a number of nodes")
@@ -177,6 +183,21 @@ func (f *facts) rounds(moved map[string]int) int {
 		most = max(most, (n+b.allows-1)/b.allows)
 	}
 	return most
+}
+
+// warm is the warning on moves to nodes that use more than their pods request; "" = there are none.
+func (f *facts) warm(moves []defrag.Moved) string {
+	n, to := 0, map[string]bool{}
+	for _, m := range moves {
+		if f.hot[m.To] != nil {
+			n, to[m.To] = n+1, true
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	first := slices.Min(slices.Collect(maps.Keys(to)))
+	return fmt.Sprintf("; %s to %s whose pods use more than they request: %s (%v)", plural.Of(n, "move"), plural.Of(len(to), "node"), first, f.hot[first])
 }
 
 func wrongFact(field, want string) error {

@@ -29,6 +29,8 @@ type contender struct {
 	costs []float64
 	nodes []float64
 	use   []*report.Use
+	// stayed is the most items of an order that keep their machines, since the policy leaves them out.
+	stayed int
 }
 
 func (c *contender) mean() float64 { return meanOf(c.costs) }
@@ -38,7 +40,7 @@ func meanOf(values []float64) float64 { return sheet.EstimateOf(values).Mean }
 // replay compares policies on the model over [Orders] orders. Those that leave an item out in some order are not in the
 // result, but in the second.
 func (b *builder) replay(ctx context.Context, t *trace.Trace, names []string) (all []contender, out []string, err error) {
-	r, err := compare.Run(ctx, []*trace.Trace{t}, names, b.opt.Catalog, compare.Options{Orders: Orders, Seed: b.opt.Seed, Workers: max(1, b.opt.Workers), Once: true})
+	r, err := compare.Run(ctx, []*trace.Trace{t}, names, b.opt.Catalog, compare.Options{Orders: Orders, Seed: b.opt.Seed, Workers: max(1, b.opt.Workers), Once: true, Stay: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +53,7 @@ func (b *builder) replay(ctx context.Context, t *trace.Trace, names []string) (a
 		for _, run := range result.Runs {
 			if run.Order > 0 {
 				c.costs, c.nodes, c.use = append(c.costs, run.Cost), append(c.nodes, float64(run.Machines)), append(c.use, run.Use)
-				unplaced = max(unplaced, run.Unplaced)
+				unplaced, c.stayed = max(unplaced, run.Unplaced), max(c.stayed, run.Stayed)
 			}
 		}
 		if unplaced > 0 {
@@ -97,6 +99,9 @@ func (b *builder) packing(ctx context.Context) error {
 	best := choose(all)
 	b.saveBy(&step, best)
 	b.policy = best
+	if best.stayed > 0 {
+		step.Risk += fmt.Sprintf("; up to %s of an order stay, since it leaves them out otherwise", plural.Of(best.stayed, "pod"))
+	}
 	step.Command, step.Prints = b.compareCommand(best)
 	step.text = packingText(best.name, step.Money)
 	switch {
@@ -112,7 +117,11 @@ func (b *builder) packing(ctx context.Context) error {
 
 // compareCommand compares a policy with the state after the moves, and the money that it prints.
 func (b *builder) compareCommand(c *contender) (command string, prints Cents) {
-	return fmt.Sprintf("sigma compare --trace %s --present --after moves.csv --policy current,%s --orders %d", b.trace(), c.name, Orders), aMonth(b.moved - c.mean())
+	after := ""
+	if b.freed {
+		after = " --after moves.csv"
+	}
+	return fmt.Sprintf("sigma compare --trace %s --present%s --policy current,%s --orders %d", b.trace(), after, c.name, Orders), aMonth(b.moved - c.mean())
 }
 
 // choose returns the policy to take: the best free rule, unless the learned policy is better with its whole interval.

@@ -228,11 +228,23 @@ func (p *present) machines(each func(at spot, line *binpack.MachineLine, used bo
 	}
 }
 
+// paid is the instance in which the machines cost nothing that hold no item and stay at every step: they are in the bill anyway.
+func (p *present) paid() *binpack.Instance {
+	inst := *p.t.Instance
+	inst.Machines = slices.Clone(inst.Machines)
+	p.machines(func(at spot, _ *binpack.MachineLine, used bool) {
+		if !used && p.facts.nodes[p.t.MachineName(at.line, at.index)].stays {
+			inst.Machines[at.line].Cost = 0
+		}
+	})
+	return &inst
+}
+
 // loose is the present with all items but the fixed ones arriving at a time, in the order of placed.csv: the others
 // may be replaced.
 func (p *present) loose(at float64) *trace.Trace {
 	own := *p.t
-	own.Requests, own.Placed, own.Events = nil, nil, nil
+	own.Requests, own.Placed, own.Events, own.Instance = nil, nil, nil, p.paid()
 	var free []trace.Request
 	where := map[string]any{}
 	own.Source = maps.Clone(p.t.Source)

@@ -67,6 +67,8 @@ type builder struct {
 	least   least
 	policy  *contender    // of the step packing; nil = none places all
 	tight   *compare.Plan // of the model; nil = there is none that places all
+	after   *present      // with the placements after the moves
+	freed   bool          // there are moves
 	moved   float64       // the cost an hour of the nodes in use after the moves
 	used    []*Amounts    // by app; nil = unknown
 	demands [][]int64     // by use, by app; nil = the trace has requests alone
@@ -241,14 +243,14 @@ func (b *builder) pending() {
 	}
 }
 
-// followReason is the reason of pods that stay where moves alone count: a plan for running pods does not wait for volumes.
-const followReason = "its volumes, in moves alone"
+// movesAlone ends the reason of pods that stay where moves alone count: later steps replace them, with their volumes.
+const movesAlone = " (in moves alone)"
 
 // pinned groups the pods that must not move by their reason.
 func (b *builder) pinned() {
 	all := maps.Clone(b.p.fixed)
-	for name := range b.p.follow {
-		all[name] = followReason
+	for name, why := range b.p.follow {
+		all[name] = why + movesAlone
 	}
 	for _, g := range grouped(all) {
 		b.bill.Pinned = append(b.bill.Pinned, Pinned(g))

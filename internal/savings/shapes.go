@@ -13,7 +13,8 @@ import (
 )
 
 // AnyNumber is the trace with any number of each kind of machine. Of those with one type, cost and zone the smallest
-// counts: nodes of one kind report some kB more or less. Spot nodes keep their number: of them there may be no more.
+// counts: nodes of one kind report some kB more or less. Spot nodes keep their number, of which there may
+// be no more, and so do nodes that stay.
 func AnyNumber(t *trace.Trace) (*trace.Trace, error) {
 	f, err := factsOf(t)
 	if err != nil {
@@ -30,7 +31,7 @@ func AnyNumber(t *trace.Trace) (*trace.Trace, error) {
 	for i, m := range inst.Machines {
 		k := kind{m.Type, m.Cost, m.Zone}
 		at, ok := smallest[k]
-		if f.spot[m.Name] || ok && slices.Compare(inst.Machines[at].Capacity, m.Capacity) <= 0 {
+		if f.spot[m.Name] || f.nodes[m.Name].stays || ok && slices.Compare(inst.Machines[at].Capacity, m.Capacity) <= 0 {
 			continue
 		}
 		smallest[k] = i

@@ -16,7 +16,7 @@ const boundWork = bound.DefaultWork / 16
 
 // moves is the plan of rebalance: machines that are empty, and those that moves free now.
 func (b *builder) moves(ctx context.Context) error {
-	b.model = b.p.loose(0)
+	b.model, b.after = b.p.loose(0), b.p
 	b.least = leastOf(ctx, b.model, b.work())
 	most := b.least
 	if len(b.p.follow) > 0 {
@@ -26,7 +26,7 @@ func (b *builder) moves(ctx context.Context) error {
 	}
 	hourly, before := 0., b.nodes
 	moved := 0
-	command, prints, rounds := "", Cents(0), 1
+	command, prints, rounds, hot := "", Cents(0), 1, ""
 	group := map[string]string{} // of a request
 	for _, q := range b.p.t.Requests {
 		group[q.Name] = groupName(b.p.t.Instance, b.p.t.Instance.Apps[q.App].Group)
@@ -46,7 +46,13 @@ func (b *builder) moves(ctx context.Context) error {
 		for _, m := range r.Sequence() {
 			by[group[m.Request]]++
 		}
-		rounds = b.p.facts.rounds(by)
+		rounds, hot = b.p.facts.rounds(by), b.p.facts.warm(r.Sequence())
+		if b.freed = len(r.Sequence()) > 0; b.freed {
+			own, t := *b.p, *b.p.t
+			t.Placed, own.t = r.Final(), &t
+			b.after = &own
+			b.model = b.after.loose(0)
+		}
 		if r.Saving.Money != nil {
 			prints = Cents(math.Round(100 * *r.Saving.Money))
 		}
@@ -71,6 +77,7 @@ func (b *builder) moves(ctx context.Context) error {
 	if rounds > 1 {
 		step.Risk += fmt.Sprintf(", in at least %d rounds: disruption budgets let only some of a workload go at once", rounds)
 	}
+	step.Risk += hot
 	if empty > 0 {
 		step.advice = "end in the cloud, then: kubectl delete node " + strings.Join(b.empty, " ")
 	}

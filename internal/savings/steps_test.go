@@ -144,8 +144,8 @@ func TestRiskOfLaterDays(t *testing.T) {
 	}
 }
 
-// With a history, but with a policy that leaves pods out, the line says that, and asks for no history.
-func TestUsageWithoutPlace(t *testing.T) {
+// Pods that an order leaves out stay where they are in that order, so that each policy has a figure.
+func TestPodsThatAnOrderLeavesOut(t *testing.T) {
 	tr := messy(20, 1)
 	inst := tr.Instance
 	inst.Types, inst.Machines = []string{"a"}, nil
@@ -167,13 +167,18 @@ func TestUsageWithoutPlace(t *testing.T) {
 	use(tr, 28, 1)
 	b := billOf(t, tr)
 	requireSums(t, b)
-	step := stepOf(t, b, "usage")
+	require.Empty(t, b.unplaced)
+	require.Contains(t, stepOf(t, b, "packing").Risk, "stay, since it leaves them out otherwise")
+	require.Contains(t, stepOf(t, b, "packing").Command, "--present --policy current,", "there are no moves")
+	step := stepOf(t, b, "usage") // at noon the sizes are above the nodes
 	require.Nil(t, step.Money)
-	require.Equal(t, "unknown: mostallocated leaves pods out at these sizes", step.Risk)
+	require.Contains(t, step.Risk, "leaves pods out at these sizes")
 	require.Empty(t, step.Command)
 	var screen strings.Builder
 	require.NoError(t, b.Print(&screen, false))
 	require.NotContains(t, screen.String(), "prometheus")
+	use(tr, 28, .4)
+	require.NotNil(t, stepOf(t, billOf(t, tr), "usage").Money)
 }
 
 // A trace by use gives the requests back, and the same model by use.
@@ -252,7 +257,7 @@ func TestFollow(t *testing.T) {
 	require.Zero(t, stepOf(t, b, "moves").Money.Mean)
 	require.Zero(t, stepOf(t, b, "moves").Bound, "no move is more")
 	require.Equal(t, aMonth(3*.2), stepOf(t, b, "packing").Money.Mean, "seven in pairs, and one of 3 cores")
-	require.Equal(t, []Pinned{{followReason, 8, "A"}}, b.Pinned)
+	require.Equal(t, []Pinned{{"where it may go depends on its volumes (in moves alone)", 8, "A"}}, b.Pinned)
 	tr.Source["ignored"] = fixed
 	require.Equal(t, b.Cost.Now, billOf(t, tr).Cost.Floor, "constraints that the trace lacks bind more")
 }
@@ -335,7 +340,7 @@ func TestPlansByAnotherChecker(t *testing.T) {
 	use(tr, 28, .3)
 	p, err := presentOf(tr)
 	require.NoError(t, err)
-	b := &builder{p: p, bill: &Bill{}, opt: Options{Seed: 1, Catalog: compare.Catalog{Shipped: policies.Files}}}
+	b := &builder{p: p, after: p, bill: &Bill{}, opt: Options{Seed: 1, Catalog: compare.Catalog{Shipped: policies.Files}}}
 	u, err := tr.Usage()
 	require.NoError(t, err)
 	sized, err := b.bySize(u, -judgeDays*day)

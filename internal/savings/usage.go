@@ -125,10 +125,10 @@ func (b *builder) saveBy(step *Step, c *contender) {
 // bySize is the model with the sizes of a time as demands. The fixed items count by size, too; a machine that is too
 // small for them is as large as they are.
 func (b *builder) bySize(u *trace.Usage, at float64) (*trace.Trace, error) {
-	finer := *b.p
+	finer := *b.after
 	demands := b.demands
 	if demands == nil {
-		finer.t = sized.Finer(b.p.t)
+		finer.t = sized.Finer(b.after.t)
 		sizes, err := sized.New(finer.t, u, usage.LeastDays)
 		if err != nil {
 			return nil, err

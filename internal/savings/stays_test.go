@@ -1,0 +1,40 @@
+package savings
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An empty node that stays is paid at every step, and pods may be placed there for nothing more.
+func TestEmptyNodeThatStays(t *testing.T) {
+	tr := listed()
+	tr.Instance.Apps[0].Demand = []int64{1900, 4 << 30}
+	tr.Placed[0].Line = 1 // "a" is empty
+	cluster := tr.Source[clusterKey].(map[string]any)
+	cluster["nodes"] = map[string]any{"a": map[string]any{"why": "pods that wait fit on it", "stays": true}}
+	b := billOf(t, tr)
+	requireSums(t, b)
+	require.Equal(t, aMonth(8*.2), b.Cost.Now)
+	moves := stepOf(t, b, "moves")
+	require.Empty(t, moves.Remove)
+	require.Equal(t, aMonth(2*.2), moves.Money.Mean, "b has two, and the other five need three nodes")
+	require.Equal(t, []Excluded{{"a", "pods that wait fit on it", aMonth(.2)}}, b.Excluded)
+	require.GreaterOrEqual(t, b.Cost.Floor, aMonth(.2))
+	number, err := AnyNumber((&present{t: tr, given: tr, facts: &facts{nodes: map[string]node{"a": {stays: true}}}}).loose(0))
+	require.NoError(t, err)
+	require.Equal(t, 1, number.Instance.Machines[0].Count, "of it there are no more")
+}
+
+// Moves to a node that uses more than its pods request have that as their risk.
+func TestWarmNodes(t *testing.T) {
+	tr := listed()
+	tr.Instance.Apps[0].Demand = []int64{1900, 4 << 30}
+	hot := map[string]any{}
+	for _, m := range tr.Instance.Machines {
+		hot[m.Name] = "cpu"
+	}
+	require.NotContains(t, stepOf(t, billOf(t, tr), "moves").Risk, "use more")
+	tr.Source[clusterKey].(map[string]any)["hot"] = hot
+	require.Regexp(t, "; 3 moves to 3 nodes whose pods use more than they request: [a-h] .cpu.$", stepOf(t, billOf(t, tr), "moves").Risk)
+}
