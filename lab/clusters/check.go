@@ -46,7 +46,7 @@ func (w *World) Move(pod, from, to string) string {
 	case w.nodes[to] == nil:
 		return fmt.Sprintf("%s: no node %s", pod, to)
 	}
-	if why := w.evictable(p); why != "" {
+	if why := w.evictable(p, true); why != "" {
 		return pod + ": " + why
 	}
 	w.put(p, "")
@@ -58,8 +58,8 @@ func (w *World) Move(pod, from, to string) string {
 	return ""
 }
 
-// evictable returns what forbids an eviction that a controller makes good.
-func (w *World) evictable(p *aPod) string {
+// evictable returns what forbids that a controller makes the end of a pod good: now, by an eviction, or at any time.
+func (w *World) evictable(p *aPod, now bool) string {
 	owner := ""
 	for _, o := range p.Metadata.OwnerReferences {
 		if o.Controller {
@@ -80,7 +80,7 @@ func (w *World) evictable(p *aPod) string {
 		}
 	}
 	for _, b := range w.budgets {
-		if b.Metadata.Namespace == p.Metadata.Namespace && b.Spec.Selector.matches(p.Metadata.Labels) && b.Status.DisruptionsAllowed < 1 {
+		if now && b.Metadata.Namespace == p.Metadata.Namespace && b.Spec.Selector.matches(p.Metadata.Labels) && b.Status.DisruptionsAllowed < 1 {
 			return "the budget " + b.Metadata.Name + " allows no disruption"
 		}
 	}
@@ -253,8 +253,8 @@ func (w *World) Replace(nodes map[string]string) (bad []string) {
 			bad = append(bad, fmt.Sprintf("%s on %s: no such pod or node", key, name))
 			continue
 		}
-		if p.Spec.NodeName != name && w.evictable(p) != "" {
-			bad = append(bad, fmt.Sprintf("%s to %s: %s", key, name, w.evictable(p)))
+		if why := w.evictable(p, false); p.Spec.NodeName != name && why != "" {
+			bad = append(bad, fmt.Sprintf("%s to %s: %s", key, name, why))
 		}
 		w.put(p, name)
 	}

@@ -219,6 +219,7 @@ func (j *judge) packed(ctx context.Context, s step, before float64, model string
 	if err != nil {
 		return err
 	}
+	present, _, _ := strings.Cut(strings.TrimPrefix(s.Command, "sigma compare"), " --policy ")
 	for _, r := range compared[0].Results {
 		if r.Policy == "current" {
 			continue
@@ -235,7 +236,7 @@ func (j *judge) packed(ctx context.Context, s step, before float64, model string
 				continue
 			}
 			file := fmt.Sprintf("%s-%d.csv", model, run.Order)
-			if _, err := j.run(ctx, fmt.Sprintf("sigma replay --trace %s --policy %s --order %d --placements %s --quiet", model, r.Policy, run.Order, file)); err != nil {
+			if _, err := j.run(ctx, fmt.Sprintf("sigma replay%s --policy %s --order %d --placements %s --quiet", present, r.Policy, run.Order, file)); err != nil {
 				return err
 			}
 			cost, err := j.placed(ctx, model, file, ofDump)

@@ -45,7 +45,7 @@ func (p *page) save(faults []string) error {
 	out := records.NewPage("Savings of dumps that nobody tuned for")
 	out.Text(`` + "`sigma savings`" + ` on dumps of ` + "[lab/clusters](../../lab/clusters)" + `, which share no code with the product or with the demo's generator: clouds,
 Kubernetes 1.28 to 1.37, taints, spread, anti-affinity, host ports, budgets, volumes, GPUs, dead and cordoned nodes, Fargate and virtual ones, pods of
-other controllers. Cost = the steps + the rest + the floor, a month, in the dump's currency. Packing is 0 also where each policy leaves pods out in some order. Sizes by use are of the same cluster with four weeks of made-up use; unknown where the policy leaves pods out.
+other controllers. Cost = the steps + the rest + the floor, a month, in the dump's currency. Sizes by use are of the same cluster with four weeks of made-up use.
 CPU-seconds and peak memory are those of ` + "`sigma savings --from`" + `.`)
 	out.Table(p.bills)
 	out.Text(`Each printed command was typed and gives the figure of its line. Moves were made one after another on the dump, each by the rules of evictions and of

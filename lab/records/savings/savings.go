@@ -145,10 +145,8 @@ func (j *judge) byUse(ctx context.Context) (*bill, error) {
 	}
 	j.faults("sum by use", b.sums())
 	s := b.step("usage")
-	if s.Money == nil { // a policy leaves pods out, and the bill says so
-		if !strings.Contains(s.Risk, "leaves pods out") {
-			j.fault("usage: no figure with four weeks of use: %s", s.Risk)
-		}
+	if s.Money == nil {
+		j.fault("usage: no figure with four weeks of use: %s", s.Risk)
 		return &b, nil
 	}
 	convert, rest, ok := strings.Cut(s.Command, " && ")
