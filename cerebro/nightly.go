@@ -87,6 +87,7 @@ func (r *Replayer) resize(at float64) {
 	u.scorer = u.policy.Scorer(r.state)
 	u.chooser, _ = u.scorer.(binpack.DeviceChooser)
 	u.own, u.ownChooser, r.resized = u.scorer, u.chooser, true
+	r.meter.setDemands(r.state.Instance())
 }
 
 // unresize gives the apps their own demands again.

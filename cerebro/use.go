@@ -6,12 +6,14 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
 // Use is a replay beside the measured use of its items. The machines are looked at every
-// Step seconds. A machine is judged where the items with samples have half of the demand on it, or more; an item
-// without a sample counts its demand then.
+// Step seconds. A machine is judged where the items with samples have half of the demand on it, or more. The others count
+// as those then: used = sampled × demand of all ÷ demand of those with samples, the ratio estimator (Cochran, Sampling
+// Techniques). It is judged, too, where the samples alone exceed its capacity.
 type Use struct {
 	Step        float64
 	From, Until float64 // of the time that is judged
@@ -63,7 +65,8 @@ const overTolerance = 1e-6
 type meter struct {
 	usage  *trace.Usage
 	series [][]*trace.Series // by judged dimension and item; nil = no series
-	demand [][]float64       // the same, in amounts of 1
+	app    []int32           // by item
+	demand [][]float64       // by judged dimension and app, in amounts of 1: that of the night
 	start  float64           // of the grid of steps
 	end    float64
 	dims   []int32
@@ -88,7 +91,7 @@ type meter struct {
 
 // newMeter prepares the parts that all runs share.
 func (r *Replayer) newMeter(u *trace.Usage) (*meter, error) {
-	m := &meter{usage: u}
+	m := &meter{usage: u, app: make([]int32, len(r.where))}
 	step := math.Inf(1)
 	byApp := map[[2]int32]*trace.Series{} // by dimension and app
 	own := map[int32][]*trace.Series{}    // by dimension, then item
@@ -111,20 +114,29 @@ func (r *Replayer) newMeter(u *trace.Usage) (*meter, error) {
 	}
 	slices.Sort(m.dims)
 	for _, d := range m.dims {
-		series, demand := make([]*trace.Series, len(r.where)), make([]float64, len(r.where))
+		series := make([]*trace.Series, len(r.where))
 		for request, q := range r.trace.Requests {
 			for item := r.base[request]; item < r.base[request+1]; item++ {
-				demand[item] = float64(r.trace.Instance.Apps[q.App].Demand[d]) / float64(r.trace.Instance.Dimensions[d].One)
+				m.app[item] = q.App
 				if series[item] = byApp[[2]int32{d, q.App}]; own[d] != nil && own[d][item] != nil {
 					series[item] = own[d][item]
 				}
 			}
 		}
-		m.series, m.demand = append(m.series, series), append(m.demand, demand)
+		m.series, m.demand = append(m.series, series), append(m.demand, make([]float64, len(r.trace.Instance.Apps)))
 	}
 	m.start, m.end = u.Span()
 	m.out = &Use{Step: step}
 	return m, nil
+}
+
+// setDemands takes the demands that the machines count items at from now on.
+func (m *meter) setDemands(inst *binpack.Instance) {
+	for i, d := range m.dims {
+		for app := range inst.Apps {
+			m.demand[i][app] = float64(inst.Apps[app].Demand[d]) / float64(inst.Dimensions[d].One)
+		}
+	}
 }
 
 // beginUse starts the judging of a run.
@@ -176,6 +188,7 @@ func (r *Replayer) beginUse(events []trace.Event) error {
 		}
 	}
 	m.nightAt = day * (math.Floor(first/day) + 1)
+	m.setDemands(r.state.Instance())
 	return r.beginNights(first)
 }
 
@@ -222,15 +235,12 @@ func (m *meter) look(r *Replayer, at float64) {
 		}
 		for d := range m.used {
 			v, ok := m.sample(d, item, at)
-			if s := m.series[d][item]; s != nil && (at < s.Start || at >= s.End()) {
-				continue // it is not there, in the record
-			}
 			if !ok {
-				m.lacks[d][on] += m.demand[d][item]
+				m.lacks[d][on] += m.demand[d][m.app[item]]
 				continue
 			}
 			m.used[d][on] += v
-			m.known[d][on] = max(0, m.known[d][on]) + m.demand[d][item]
+			m.known[d][on] = max(0, m.known[d][on]) + m.demand[d][m.app[item]]
 			if at >= m.from {
 				m.out.Dimensions[d].Covered += m.out.Step
 			}
@@ -286,12 +296,16 @@ func (m *meter) count(r *Replayer, on int32, at float64) (above bool) {
 	}
 	for d := range m.dims {
 		capacity := m.capacity(r, d, on)
-		above = above || m.used[d][on] > capacity*(1+overTolerance)
-		if !judged || m.known[d][on] < m.lacks[d][on] {
+		used, known, lacks := m.used[d][on], m.known[d][on], m.lacks[d][on]
+		alone := used > capacity*(1+overTolerance)
+		above = above || alone
+		if !judged || known < lacks && !alone {
 			continue
 		}
-		out, node := &m.out.Dimensions[d], &m.nodes[on]
-		used, today := m.used[d][on]+m.lacks[d][on], min(len(out.Days)-1, int((at-m.from)/day))
+		out, node, today := &m.out.Dimensions[d], &m.nodes[on], min(len(m.out.Dimensions[d].Days)-1, int((at-m.from)/day))
+		if lacks > 0 && known >= lacks {
+			used *= (known + lacks) / known
+		}
 		out.Judged += m.out.Step
 		out.JudgedDays[today] += m.out.Step
 		node.Judged[d] += m.out.Step

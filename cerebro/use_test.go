@@ -76,11 +76,20 @@ func used(rng *rand.Rand, days float64) (*trace.Trace, *trace.Usage) {
 type itemOf struct{ request, item int32 }
 
 // slowUse judges a replay from its decisions and the series alone. At a step the moves of
-// that moment follow the look at the machines, all else precedes it.
-func slowUse(t *trace.Trace, u *trace.Usage, list []cerebro.Decision, capacity func(m, d int32) float64) (node, items float64, over, worst, covered [2]float64, days [4][]float64) {
+// that moment follow the look at the machines, all else precedes it. demands are those of the nights; nil = those of the trace.
+func slowUse(t *trace.Trace, u *trace.Usage, list []cerebro.Decision, demands func(at float64) [][]int64, capacity func(m, d int32) float64) (node, items float64, over, worst, covered [2]float64, days [4][]float64) {
 	start, end := u.Span()
 	from := max(start, t.Events[0].Time)
 	on := map[itemOf]int32{}
+	sizes := demands
+	if sizes == nil {
+		sizes = func(float64) (own [][]int64) {
+			for _, app := range t.Instance.Apps {
+				own = append(own, app.Demand)
+			}
+			return own
+		}
+	}
 	for at := start; at < end; at += 300 {
 		for len(list) > 0 && (list[0].Time < at || list[0].Time == at && list[0].Kind != cerebro.Move) {
 			switch d := list[0]; d.Kind {
@@ -94,6 +103,7 @@ func slowUse(t *trace.Trace, u *trace.Usage, list []cerebro.Decision, capacity f
 		if at < t.Events[0].Time {
 			continue
 		}
+		size := sizes(max(t.Events[0].Time, 86400*math.Floor(at/86400)))
 		used, lacks, known, some := map[int32]*[2]float64{}, map[int32]*[2]float64{}, map[int32]*[2]float64{}, map[int32]*[2]bool{}
 		for item, m := range on {
 			if used[m] == nil {
@@ -101,12 +111,8 @@ func slowUse(t *trace.Trace, u *trace.Usage, list []cerebro.Decision, capacity f
 			}
 			items += 300
 			for d := range int32(2) {
-				demand := float64(t.Instance.Apps[t.Requests[item.request].App].Demand[d]) / float64(t.Instance.Dimensions[d].One)
-				v := valueOf(t, u, item, d, at)
-				if v < 0 {
-					continue // outside of its series
-				}
-				if v == v {
+				demand := float64(size[t.Requests[item.request].App][d]) / float64(t.Instance.Dimensions[d].One)
+				if v := valueOf(t, u, item, d, at); v == v {
 					used[m][d] += float64(v)
 					known[m][d] += demand
 					some[m][d] = true
@@ -123,11 +129,13 @@ func slowUse(t *trace.Trace, u *trace.Usage, list []cerebro.Decision, capacity f
 		}
 		for m, sum := range used {
 			for d := range int32(2) {
-				if !some[m][d] || known[m][d] < lacks[m][d] {
+				share := sum[d] / capacity(m, d)
+				if some[m][d] && known[m][d] >= lacks[m][d] {
+					share *= 1 + lacks[m][d]/known[m][d]
+				} else if share <= 1+1e-6 {
 					continue
 				}
 				days[2+d][today] += 300
-				share := (sum[d] + lacks[m][d]) / capacity(m, d)
 				worst[d] = max(worst[d], share)
 				if share > 1+1e-6 {
 					over[d] += 300
@@ -153,7 +161,7 @@ func valueOf(t *trace.Trace, u *trace.Usage, s itemOf, d int32, at float64) floa
 	if k := int(math.Floor((at - found.Start) / found.Step)); at >= found.Start && k < len(found.Values) {
 		return found.Values[k]
 	}
-	return -1
+	return float32(math.NaN())
 }
 
 func TestUseIsWhatASlowSumFinds(t *testing.T) {
@@ -169,7 +177,7 @@ func TestUseIsWhatASlowSumFinds(t *testing.T) {
 		capacity := func(m, d int32) float64 {
 			return float64(r.State().Capacity(m)[d]) / float64(tr.Instance.Dimensions[d].One)
 		}
-		node, items, over, worst, covered, days := slowUse(tr, u, list, capacity)
+		node, items, over, worst, covered, days := slowUse(tr, u, list, nil, capacity)
 		assert.Equal(t, node, run.Use.NodeSeconds, "seed %d", seed)
 		assert.Equal(t, items, run.Use.ItemSeconds, "seed %d", seed)
 		assert.Less(t, covered[0], items, "some samples are missing")
@@ -221,7 +229,7 @@ func TestNightsAndReliefKeepTheirLimits(t *testing.T) {
 		capacity := func(m, d int32) float64 {
 			return float64(r.State().Capacity(m)[d]) / float64(tr.Instance.Dimensions[d].One)
 		}
-		node, _, over, worst, covered, _ := slowUse(tr, u, list, capacity)
+		node, _, over, worst, covered, _ := slowUse(tr, u, list, nightly.Demands, capacity)
 		assert.Equal(t, node, run.Use.NodeSeconds, "seed %d", seed)
 		for d := range 2 {
 			assert.Equal(t, over[d], run.Use.Dimensions[d].Over, "seed %d", seed)
@@ -294,6 +302,73 @@ func checkMoves(t *testing.T, tr *trace.Trace, list []cerebro.Decision, n *cereb
 			require.GreaterOrEqual(t, int32(len(machines)), min(group.SpreadMin, living), "spread: %v", d)
 		}
 	}
+}
+
+// threeItems is a trace of an open fleet of machines of 10 cores with three items of one time, of 4, 4 and 2 cores.
+func threeItems(values ...[]float32) (*trace.Trace, *trace.Usage) {
+	t := &trace.Trace{
+		Name: "three", MeasureFrom: math.NaN(),
+		Instance: &binpack.Instance{
+			Dimensions: []binpack.Dimension{{Name: "cpu", Unit: "m", One: 1000}}, Types: []string{"n"}, Fleet: binpack.Open,
+			Machines: []binpack.MachineLine{{Name: "n", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{10_000}}},
+		},
+	}
+	u := &trace.Usage{}
+	for i, demand := range []int64{4000, 4000, 2000} {
+		name := fmt.Sprint("app-", i)
+		t.Instance.Groups = append(t.Instance.Groups, binpack.Group{Name: name})
+		t.Instance.Apps = append(t.Instance.Apps, binpack.App{Name: name, Group: int32(i), Demand: []int64{demand}, Expected: -1, Lifetime: -1})
+		t.Requests = append(t.Requests, trace.Request{Name: name, App: int32(i), Count: 1})
+		t.Events = append(t.Events, trace.Event{Kind: trace.Create, Request: int32(i), Count: 1})
+		u.Series = append(u.Series, trace.Series{App: int32(i), Step: 300, Values: values[i]})
+	}
+	return t, u
+}
+
+// The items without a sample count as those with one beside them: used = sampled × (known + lacks) ÷ known.
+func TestUseOfItemsWithoutASample(t *testing.T) {
+	none := float32(math.NaN())
+	for _, test := range []struct {
+		name                string
+		values              [3]float32
+		judged, over, worst float64
+	}{
+		{"all have one", [3]float32{3, 3, 1}, 300, 0, .7},
+		{"4 + 2 of 10 cores are known and use 3: 3 × 10 ÷ 6 = 5", [3]float32{2, none, 1}, 300, 0, .5},
+		{"4 + 2 of 10 cores are known and use 6.6: 11", [3]float32{4.4, none, 2.2}, 300, 300, 1.1},
+		{"4 of 10 are known", [3]float32{4, none, none}, 0, 0, 0},
+		{"4 of 10 are known and above capacity alone", [3]float32{10.5, none, none}, 300, 300, 1.05},
+		{"none", [3]float32{none, none, none}, 0, 0, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			one := func(i int) []float32 { return []float32{test.values[i], 0} } // the second step is 0 or unknown for all
+			tr, u := threeItems(one(0), one(1), one(2))
+			run, err := cerebro.NewReplayer(tr).Run(rule.FirstFit{}, cerebro.Options{Usage: u, UsageUntil: 300})
+			if test.name == "none" {
+				require.ErrorContains(t, err, "ends before")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 300., run.Use.NodeSeconds)
+			d := run.Use.Dimensions[0]
+			assert.Equal(t, []float64{test.judged, test.over}, []float64{d.Judged, d.Over})
+			assert.InDelta(t, test.worst, d.Worst, 1e-6)
+		})
+	}
+}
+
+// An item outside the span of its series has no sample, as one within a gap.
+func TestUseOutsideOfASeries(t *testing.T) {
+	tr, u := threeItems([]float32{3, 3, 3, 3}, []float32{3}, []float32{1, 1})
+	u.Series[2].Start = 600
+	run, err := cerebro.NewReplayer(tr).Run(rule.FirstFit{}, cerebro.Options{Usage: u})
+	require.NoError(t, err)
+	require.Equal(t, 1200., run.Use.NodeSeconds)
+	d := run.Use.Dimensions[0]
+	// The first step has 8 of 10 known and 7.5 in use; the second 4; the others 6, of which 4 are in use: 6.67.
+	assert.Equal(t, 900., d.Judged)
+	assert.Equal(t, (4+1+2)*300., d.Covered)
+	assert.InDelta(t, .75, d.Worst, 1e-6)
 }
 
 func TestUseRefusals(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
+	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
@@ -84,7 +85,9 @@ func (s *set) replay(w *trace.Trace, orders int, sizes *sized.Sizes) (f figures,
 		if run.Violations > 0 {
 			return f, fmt.Errorf("trace %s, order %d: %d violated constraints", t.Name, i, run.Violations)
 		}
-		f.add(t, run)
+		if err := f.add(t, run); err != nil {
+			return f, fmt.Errorf("trace %s, order %d: %w", t.Name, i, err)
+		}
 	}
 	n := float64(f.orders)
 	for _, v := range []*float64{&f.nodes, &f.most, &f.over, &f.memory, &f.moves, &f.nights, &f.atOnce} {
@@ -93,15 +96,20 @@ func (s *set) replay(w *trace.Trace, orders int, sizes *sized.Sizes) (f figures,
 	return f, nil
 }
 
-func (f *figures) add(t *trace.Trace, run cerebro.Run) {
+// add enters a replay. It fails where samples judge too little of the node-time of a dimension, none of it included.
+func (f *figures) add(t *trace.Trace, run cerebro.Run) error {
 	u := run.Use
 	f.orders++
 	f.nodes += u.Mean()
 	f.most += float64(u.Most)
 	f.least, f.mostOfAllOrders = min(f.least, float64(u.Most)), max(f.mostOfAllOrders, float64(u.Most))
 	for _, d := range u.Dimensions {
+		name := t.Instance.Dimensions[d.Dimension].Name
+		if !(100*d.Judged >= report.LeastJudged*u.NodeSeconds && u.NodeSeconds > 0) {
+			return fmt.Errorf("samples of %s judge %.4g of %.4g node-seconds: want %d %%", name, d.Judged, u.NodeSeconds, report.LeastJudged)
+		}
 		share := 100 * d.Over / d.Judged
-		switch t.Instance.Dimensions[d.Dimension].Name {
+		switch name {
 		case "cpu":
 			f.over += share
 			f.overs = append(f.overs, share)
@@ -117,6 +125,7 @@ func (f *figures) add(t *trace.Trace, run cerebro.Run) {
 	for app, n := range run.LeftOut {
 		f.unplaced[t.Instance.Apps[app].Name] += n
 	}
+	return nil
 }
 
 // shuffled is a window with its first arrivals, those of one instant, in another order.

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	product "github.com/sigma-scheduler/sigma/internal/usage"
@@ -87,3 +89,19 @@ func TestReplaysAreCheckedAndWhole(t *testing.T) {
 
 // Of 1, 2, 3: the standard deviation is 1, so 4.303 ÷ √3 on each side.
 func TestHalfOfTheInterval(t *testing.T) { assert.InDelta(t, 2.4841, half([]float64{1, 2, 3}), 1e-4) }
+
+// Node-time without samples has no share above capacity, neither NaN nor 0.
+func TestFiguresNeedSamples(t *testing.T) {
+	tr := &trace.Trace{Instance: &binpack.Instance{Dimensions: []binpack.Dimension{{Name: "cpu", One: 1000}}}}
+	add := func(judged float64) (f figures, err error) {
+		err = f.add(tr, cerebro.Run{Use: &cerebro.Use{Until: 100, NodeSeconds: 100, Dimensions: []cerebro.DimensionUse{{Judged: judged, Over: judged / 10}}}})
+		return f, err
+	}
+	for _, few := range []float64{0, 74} {
+		_, err := add(few)
+		require.ErrorContains(t, err, fmt.Sprintf("samples of cpu judge %g of 100 node-seconds: want 75 %%", few))
+	}
+	f, err := add(80)
+	require.NoError(t, err)
+	assert.InDelta(t, 10, f.over, 1e-9)
+}
