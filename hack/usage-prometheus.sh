@@ -54,12 +54,16 @@ for ((i = 0; ; i++)); do
 	((i < 240)) || { tail "$dir/prometheus.log" >&2 && exit 1; }
 	sleep .5
 done
-snapshot() { # NAME: seconds and MiB of a snapshot
-	/usr/bin/env time -f '%e %M' -o "$dir/$1.time" \
+served() { awk -v ticks="$(getconf CLK_TCK)" '{print ($14 + $15) / ticks}' "/proc/$server/stat"; } # CPU-seconds of Prometheus
+snapshot() { # NAME: seconds, CPU-seconds of both programs and MiB of a snapshot
+	local before
+	before=$(served)
+	/usr/bin/env time -f '%e %U %S %M' -o "$dir/$1.time" \
 		"$dir/sigma" snapshot --from "$dir/cluster.json" --out "$dir/$1" --history "$dir/days" --usage --prometheus "http://127.0.0.1:$port" --quiet \
 		>"$dir/$1.txt" 2>"$dir/$1.err" || { cat "$dir/$1.err" "$dir/$1.txt" >&2 && exit 1; }
-	awk '{printf "%.0f s | %.0f MiB", $1, $2 / 1024}' "$dir/$1.time"
+	awk -v served="$(served)" -v before="$before" '{printf "%.0f s | %.0f s | %.0f s | %.0f MiB", $1, $2 + $3, served - before, $4 / 1024}' "$dir/$1.time"
 }
+load=$(cut -d' ' -f1 /proc/loadavg)
 first=$(snapshot first)
 refused=$(curl -s "http://127.0.0.1:$port/metrics" | awk '/^prometheus_http_requests_total\{code="[^2][0-9][0-9]",handler="\/api\/v1\/query/ {n += $2} END {print n + 0}')
 again=$(snapshot again)
@@ -69,11 +73,11 @@ files=$(du -sm "$dir/days" | cut -f1)
 # Reading use from Prometheus
 
 $days days of $workloads workloads with $pods pods in a real Prometheus of made-up series, scraped once a minute ($size MiB of blocks), on
-two cores that both programs share. A third of the pods had another name until a week ago, and counters are reset.
+two cores that both programs share (load of the machine before: $load). A third of the pods had another name until a week ago, and counters are reset.
 Must: at most 5 minutes and 500 MiB, and no query refused. Aim: a minute.
 
-| \`sigma snapshot --usage\` | time | most memory |
-| --- | ---: | ---: |
+| \`sigma snapshot --usage\` | time | its CPU time | that of Prometheus | most memory |
+| --- | ---: | ---: | ---: | ---: |
 | the first | $first |
 | again, all days in files | $again |
 

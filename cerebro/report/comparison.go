@@ -44,6 +44,7 @@ type Trace struct {
 	Zones    bool      `json:"-"` // all machines name a zone
 	Standing bool      `json:"-"` // no time passes, as in a snapshot: there is nothing to learn from
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
+	Unseen   string    `json:"-"` // shares of use that the trace leaves out
 }
 
 // Digest holds the two digests of a trace.
@@ -280,7 +281,7 @@ func newRun(t *Trace, run cerebro.Run) Run {
 		Seconds:            round(run.Seconds),
 		Fallbacks:          run.Fallbacks,
 		Series:             run.Series,
-		Use:                useOf(dimensions, run.Use),
+		Use:                useOf(t, run.Use),
 	}
 	if t.Retry {
 		mean, longest := round(run.MeanWaiting), round(run.LongestWaiting)

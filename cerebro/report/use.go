@@ -25,13 +25,17 @@ type Use struct {
 	Of       string               `json:"interval_of,omitempty"`
 	Worst    map[string]float64   `json:"worst"` // largest use ÷ capacity of a machine
 	// CoveredPercent is the share of the items' time with samples. JudgedPercent is the share of the node-time in which
-	// the items with samples have half of the demand on the machine, or more: OverPercent and Worst are of that time, in
-	// which items without a sample count their demand. A dimension with less than [LeastJudged] has neither, but a part of
+	// the items with samples have half of the demand on the machine, or more, or exceed its capacity alone: OverPercent and
+	// Worst are of that time, in which the other items count as those with samples (see [cerebro.Use]). A dimension with less than [LeastJudged] has neither, but a part of
 	// NotKnown.
 	CoveredPercent map[string]float64 `json:"covered_percent"`
 	JudgedPercent  map[string]float64 `json:"judged_percent"`
 	NotKnown       string             `json:"not_known,omitempty"`
-	Nodes          []NodeUse          `json:"nodes"` // those above capacity at some time, worst first
+	// NotJudged are the resources of the trace without any series of use. Unseen has the shares of use that the trace
+	// leaves out by its source, such as of pods that are gone.
+	NotJudged []string  `json:"not_judged,omitempty"`
+	Unseen    string    `json:"unseen,omitempty"`
+	Nodes     []NodeUse `json:"nodes"` // those above capacity at some time, worst first
 	// MovesByUse were made at night because sizes had changed, or by day because a machine
 	// was above capacity.
 	MovesByUse  *MovesByUse `json:"moves_by_use,omitempty"`
@@ -58,7 +62,7 @@ type MovesByUse struct {
 }
 
 // useOf returns nil without usage.
-func useOf(dimensions []string, u *cerebro.Use) *Use {
+func useOf(head *Trace, u *cerebro.Use) *Use {
 	if u == nil || u.NodeSeconds == 0 {
 		return nil
 	}
@@ -67,7 +71,7 @@ func useOf(dimensions []string, u *cerebro.Use) *Use {
 		OverPercent: map[string]float64{}, Worst: map[string]float64{}, CoveredPercent: map[string]float64{}, JudgedPercent: map[string]float64{}, Nodes: []NodeUse{},
 	}
 	for i, d := range u.Dimensions {
-		name := dimensions[d.Dimension]
+		name := head.Dimensions[d.Dimension]
 		out.CoveredPercent[name], out.JudgedPercent[name] = round(100*d.Covered/u.ItemSeconds), round(100*d.Judged/u.NodeSeconds)
 		known := out.JudgedPercent[name] >= LeastJudged
 		if known {
@@ -83,6 +87,12 @@ func useOf(dimensions []string, u *cerebro.Use) *Use {
 			}
 		}
 	}
+	for _, resource := range []string{"cpu", "memory"} {
+		if _, judged := out.JudgedPercent[resource]; !judged && slices.Contains(head.Dimensions, resource) {
+			out.NotJudged = append(out.NotJudged, resource)
+		}
+	}
+	out.Unseen = head.Unseen
 	out.setNotKnown()
 	if u.Nightly {
 		out.MovesByUse = &MovesByUse{u.Resized, u.Relieved, round(100 * u.MostMoved), u.Allowed}
@@ -132,7 +142,7 @@ func (u *Use) setInterval(dimension string, terms []float64, of string) {
 }
 
 // UseOf is the use of one run; nil without usage.
-func UseOf(t Trace, run cerebro.Run) *Use { return useOf(t.Dimensions, run.Use) }
+func UseOf(t Trace, run cerebro.Run) *Use { return useOf(&t, run.Use) }
 
 // MeanUse joins the use of replays, such as those "order"s: means with their intervals, and the worst of all. Of one
 // it is that one, and nil of none. It has no nodes and no moves of several.
@@ -140,7 +150,7 @@ func MeanUse(list []*Use, of string) *Use {
 	if len(list) < 2 {
 		return slices.Concat(list, []*Use{nil})[0]
 	}
-	out := &Use{StepSeconds: list[0].StepSeconds, OverPercent: map[string]float64{}, Worst: map[string]float64{}, CoveredPercent: map[string]float64{}, JudgedPercent: map[string]float64{}, Nodes: []NodeUse{}}
+	out := &Use{StepSeconds: list[0].StepSeconds, NotJudged: list[0].NotJudged, Unseen: list[0].Unseen, OverPercent: map[string]float64{}, Worst: map[string]float64{}, CoveredPercent: map[string]float64{}, JudgedPercent: map[string]float64{}, Nodes: []NodeUse{}}
 	mean := func(part func(*Use) float64) (v float64) {
 		for _, u := range list {
 			v += part(u) / float64(len(list))
@@ -169,6 +179,32 @@ func MeanUse(list []*Use, of string) *Use {
 	return out
 }
 
+// UseOfSameDays joins the use of replays of the same days, which are no independent draws: the interval is the mean of
+// theirs over days.
+func UseOfSameDays(list []*Use) *Use {
+	out := MeanUse(list, "replay")
+	if len(list) < 2 {
+		return out
+	}
+	out.Interval, out.Of = nil, ""
+	for d := range out.OverPercent {
+		mean := &Interval{}
+		for _, u := range list {
+			one := u.Interval[d]
+			if one == nil { // of one day
+				return out
+			}
+			n := float64(len(list))
+			mean.Mean, mean.Low, mean.High = mean.Mean+one.Mean/n, mean.Low+one.Low/n, mean.High+one.High/n
+		}
+		if out.Interval == nil {
+			out.Interval, out.Of = map[string]*Interval{}, list[0].Of
+		}
+		out.Interval[d] = mean
+	}
+	return out
+}
+
 // Text is the risk in a sentence.
 func (u *Use) Text() string {
 	var parts []string
@@ -182,7 +218,18 @@ func (u *Use) Text() string {
 	if u.NotKnown != "" {
 		parts = append(parts, "not known: "+u.NotKnown)
 	}
-	return strings.Join(append(parts, u.covered()), "; ")
+	return strings.Join(slices.Concat(parts, []string{u.covered()}, u.limits()), "; ")
+}
+
+// limits are the parts of the use that the risk is not of.
+func (u *Use) limits() (parts []string) {
+	if len(u.NotJudged) > 0 {
+		parts = append(parts, strings.Join(u.NotJudged, " and ")+" not judged: the usage has no series of it")
+	}
+	if u.Unseen != "" {
+		parts = append(parts, u.Unseen)
+	}
+	return parts
 }
 
 // covered is the least share of the items' time with samples of a dimension, with that of the judged node-time.
@@ -261,7 +308,10 @@ func UseNotes(comparisons []Comparison) (notes []string) {
 				continue
 			}
 			if k == 0 && slices.Min(slices.Collect(maps.Values(list[0].CoveredPercent))) < fullyCovered {
-				notes = append(notes, fmt.Sprintf("%s: %s; in that, items without a sample count their demand", comparisons[i].Trace.Name, list[0].covered()))
+				notes = append(notes, fmt.Sprintf("%s: %s; in that, items without a sample count as those beside them", comparisons[i].Trace.Name, list[0].covered()))
+			}
+			if limits := list[0].limits(); k == 0 && len(limits) > 0 {
+				notes = append(notes, comparisons[i].Trace.Name+" by use: "+strings.Join(limits, "; "))
 			}
 			if list[0].NotKnown != "" {
 				notes = append(notes, fmt.Sprintf("%s under %s: the risk is not known: %s", comparisons[i].Trace.Name, r.Policy, list[0].NotKnown))

@@ -85,3 +85,47 @@ func TestRiskNeedsSamples(t *testing.T) {
 		}
 	}
 }
+
+// Two replays of the same two days are no four draws: the interval is the mean of theirs, and more spans narrow it.
+func TestUseOfSameDays(t *testing.T) {
+	use := func(over ...float64) *Use {
+		return UseOf(Trace{Dimensions: []string{"cpu"}}, cerebro.Run{Use: &cerebro.Use{
+			Until: 200, NodeSeconds: 200, ItemSeconds: 200,
+			Dimensions: []cerebro.DimensionUse{{Judged: 200, JudgedDays: []float64{100, 100}, Over: over[0] + over[1], Days: over, Covered: 200, Worst: 2}},
+		}})
+	}
+	one := use(1, 3) // 2 % ± t(1 degree) 12.706 · √2 ÷ √2
+	near(t, "days", one.Interval["cpu"].half(), 12.706205)
+	both := UseOfSameDays([]*Use{one, use(2, 4)})
+	near(t, "mean", both.OverPercent["cpu"], 2.5)
+	near(t, "middle", both.Interval["cpu"].Mean, 2.5)
+	near(t, "half", both.Interval["cpu"].half(), 12.706205)
+	if both.Of != "2 days" {
+		t.Error(both.Of)
+	}
+	single := use(1, 3)
+	single.Interval = nil
+	if got := UseOfSameDays([]*Use{single, one}); got.Interval != nil || got.Of != "" {
+		t.Errorf("%v of %q", got.Interval, got.Of)
+	}
+}
+
+// A resource of the trace without a series of use is named in the risk, in JSON and in the notes, also of a mean.
+func TestRiskNamesWhatItIsNotOf(t *testing.T) {
+	head := Trace{Name: "t", Dimensions: []string{"cpu", "memory", "gpu"}, Unseen: "3.0 % of the cpu"}
+	run := cerebro.Run{Use: &cerebro.Use{
+		Until: 100, NodeSeconds: 100, ItemSeconds: 100,
+		Dimensions: []cerebro.DimensionUse{{Judged: 100, JudgedDays: []float64{100}, Days: []float64{0}, Covered: 100, Worst: .5}},
+	}}
+	const want = "memory not judged: the usage has no series of it; 3.0 % of the cpu"
+	u := UseOf(head, run)
+	for _, one := range []*Use{u, MeanUse([]*Use{u, u}, "order"), UseOfSameDays([]*Use{u, u})} {
+		if !strings.HasSuffix(one.Text(), "; "+want) || len(one.NotJudged) != 1 {
+			t.Error(one.Text())
+		}
+	}
+	notes := UseNotes([]Comparison{Build(head, Bound{}, []PolicyRuns{{Policy: "bestfit", Runs: []cerebro.Run{run}}, {Policy: "firstfit", Runs: []cerebro.Run{run}}})})
+	if len(notes) != 1 || notes[0] != "t by use: "+want {
+		t.Errorf("%q", notes)
+	}
+}

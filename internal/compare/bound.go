@@ -9,6 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -210,6 +211,7 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	out.Currency, _ = t.Source["currency"].(string)
 	out.Seconds = seconds(t)
 	out.Standing = out.Seconds == 0
+	out.Unseen = sized.UnseenOf(t)
 	out.Cluster = t.Source["origin"] == clusterOrigin
 	out.Zones = !slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Zone == "" })
 	expected := make([]float64, len(t.Instance.Apps))

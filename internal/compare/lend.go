@@ -22,7 +22,8 @@ func eachItem(t *trace.Trace, each func(app int32, item itemKey)) {
 }
 
 // Lend gives a trace that was changed the usage of the trace by use that it was made of. An item that has no samples of its
-// own there, such as one that was added, has those of its app's items in turn, first of the ones that the changed trace lacks.
+// own there, such as one that was added, has those of its app's items in turn, first of the ones that the changed trace
+// lacks; of series that are less than half as long as the longest, as of pods that soon ended, none.
 func Lend(to, from *trace.Trace) error {
 	if to == from || !sized.BySize(from) {
 		return nil
@@ -58,6 +59,9 @@ func Lend(to, from *trace.Trace) error {
 		for app, list := range others {
 			lenders[app] = append(lenders[app], list...)
 		}
+		for app, list := range lenders {
+			lenders[app] = long(list)
+		}
 		next := map[int32]int{}
 		eachItem(to, func(app int32, item itemKey) {
 			s := own[d][item]
@@ -74,4 +78,23 @@ func Lend(to, from *trace.Trace) error {
 	}
 	to.SetUsage(lent)
 	return nil
+}
+
+// long are the series with at least half of the sampled time of the longest.
+func long(list []*trace.Series) (kept []*trace.Series) {
+	seconds, most := make([]float64, len(list)), 0.
+	for i, s := range list {
+		for _, v := range s.Values {
+			if v == v {
+				seconds[i] += s.Step
+			}
+		}
+		most = max(most, seconds[i])
+	}
+	for i, s := range list {
+		if seconds[i] >= most/2 {
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }

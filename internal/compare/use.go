@@ -92,20 +92,29 @@ func UseOfPlacement(t *trace.Trace, placement []Standing) (*report.Use, error) {
 
 // UseOfRun is the risk of a replay; nil without usage.
 func UseOfRun(t *trace.Trace, run cerebro.Run) *report.Use {
-	var head report.Trace
+	head := report.Trace{Unseen: sized.UnseenOf(t)}
 	for _, d := range t.Instance.Dimensions {
 		head.Dimensions = append(head.Dimensions, d.Name)
 	}
 	return report.UseOf(head, run)
 }
 
-// KnownRisk is an error for a replay of a trace by use that samples cover too little of: a number of machines by use is
-// printed with its risk or not at all.
+// KnownRisk is an error for a replay of a trace by use that samples cover too little of, or nothing of a resource that
+// counts less than the requests: a number of machines by use is printed with its risk or not at all.
 func KnownRisk(t *trace.Trace, u *report.Use) error {
-	if !sized.BySize(t) || u == nil || u.NotKnown == "" {
+	if !sized.BySize(t) || u == nil {
 		return nil
 	}
-	return fmt.Errorf("trace %s counts its items at what they use, and the risk of that is not known: %s", t.Name, u.NotKnown)
+	why := u.NotKnown
+	for _, resource := range u.NotJudged {
+		if why == "" && sized.Reduced(t, resource) {
+			why = "usage.csv.gz has no series of " + resource
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("trace %s counts its items at what they use, and the risk of that is not known: %s", t.Name, why)
 }
 
 // NoRisk explains the number of a trace by use that is not of a placement; empty for traces by request.

@@ -1,6 +1,7 @@
 package savings
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/usage"
 )
 
@@ -71,12 +73,15 @@ func (b *builder) usage(ctx context.Context) error {
 		return nil
 	}
 	risk := report.MeanUse(slices.DeleteFunc(all[0].use, func(u *report.Use) bool { return u == nil }), "order")
-	if risk == nil || risk.NotKnown != "" { // no saving without its risk
+	if risk != nil {
+		risk.Unseen = sized.UnseenOf(b.p.given)
+	}
+	if risk == nil || risk.NotKnown != "" || compare.KnownRisk(b.p.given, risk) != nil { // no saving without its risk
 		b.least, step.Bound = former, b.level-b.always
 		b.unknownUse(step, "requests nearer to use: too few samples")
 		last := &b.bill.Steps[len(b.bill.Steps)-1]
 		if last.Risk = "not known: no usage of the last days"; risk != nil {
-			last.Risk = "not known: " + risk.NotKnown
+			last.Risk = "not known: " + cmp.Or(risk.NotKnown, "no samples of "+strings.Join(risk.NotJudged, " and "))
 		}
 		return nil
 	}

@@ -6,17 +6,21 @@ import "github.com/sigma-scheduler/sigma/cerebro/report"
 // only where the rule that it is compared with has as much.
 const allowedOver = .02
 
-// use is the risk of all replays together; nil by request.
+// use is the risk of all spans together; nil by request. The replays of a span are of the same days.
 func (l losses) use() *report.Use {
 	var list []*report.Use
 	for _, orders := range l {
+		var same []*report.Use
 		for _, one := range orders {
 			if one.use != nil {
-				list = append(list, one.use)
+				same = append(same, one.use)
 			}
 		}
+		if len(same) > 0 {
+			list = append(list, report.UseOfSameDays(same))
+		}
 	}
-	return report.MeanUse(list, "replay")
+	return report.MeanUse(list, "span")
 }
 
 // risk is the largest percentage of node-time above capacity over the dimensions; 0 by request.

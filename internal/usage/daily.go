@@ -2,7 +2,7 @@ package usage
 
 import "math"
 
-// A daily is the use of one day, without decay.
+// A daily is the use of one day.
 type daily struct {
 	number int64 // days since time 0
 	use    histogram
@@ -21,22 +21,9 @@ func (h *History) addDaily(at, seconds float64, bucket uint16) {
 	d.use.add(bucket, seconds)
 }
 
-func (h *History) mergeDaily(o *History) {
-	for i := range o.daily {
-		mine, theirs := &h.daily[i], &o.daily[i]
-		if len(theirs.use.bucket) == 0 || mine.number > theirs.number && len(mine.use.bucket) > 0 {
-			continue
-		}
-		if mine.number != theirs.number {
-			*mine = daily{number: theirs.number}
-		}
-		mine.use.merge(&theirs.use)
-	}
-}
-
 // Busiest is the largest quantile of the cores in use by one pod over any two days in a row,
 // of the last [Window] days before a time: at most 1 % too much, never too little. It is 0
-// without samples. The quantile over all days is never above it.
+// without samples.
 func (h *History) Busiest(quantile, at float64) float64 {
 	today := int64(math.Ceil(at / day))
 	of := func(number int64) *histogram {

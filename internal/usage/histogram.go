@@ -57,25 +57,3 @@ func (h *histogram) add(bucket uint16, weight float64) {
 	}
 	h.bucket, h.weight = slices.Insert(h.bucket, i, bucket), slices.Insert(h.weight, i, weight)
 }
-
-func (h *histogram) merge(o *histogram) {
-	for i, b := range o.bucket {
-		h.add(b, o.weight[i])
-	}
-}
-
-// scale multiplies all weights, and drops buckets that no quantile depends on any more.
-func (h *histogram) scale(factor float64) {
-	const negligible = 1e-6 // of a second
-	kept := 0
-	for i, w := range h.weight {
-		if w *= factor; w >= negligible {
-			h.bucket[kept], h.weight[kept] = h.bucket[i], w
-			kept++
-		}
-	}
-	h.bucket, h.weight = h.bucket[:kept], h.weight[:kept]
-}
-
-// quantile is the upper edge of the bucket of the q-quantile, 0 without samples.
-func (h *histogram) quantile(q float64) float64 { return quantileOf(q, h, &histogram{}) }

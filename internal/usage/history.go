@@ -8,15 +8,9 @@ import (
 )
 
 const (
-	day  = 86400.0
-	hour = 3600.0
+	day = 86400.0
 	// Window is the number of days that count as history, and that a memory peak is kept.
 	Window = 28
-	// halfLife is the time in days after which a sample of cpu counts half. The mean age
-	// of the counted samples is then 14 days, as of 28 days of equal weight.
-	halfLife = 10
-	// slots of a week: hours of a weekday, then of a day of the weekend.
-	slots = 48
 	// enough is the wall time with samples, in seconds, that makes a day one of history: a
 	// quarter, so that a workload of office hours has days too.
 	enough = day / 4
@@ -27,12 +21,7 @@ const (
 // A History is the use of one workload's pods, or of one of their containers. The zero
 // value is empty. It serves one goroutine.
 type History struct {
-	cpu [slots]histogram
-	// era is the number of half-lives from time 0 at which a weight is the seconds of its
-	// sample. Eras differ by whole half-lives, so moving from one to another is exact.
-	era  int64
-	days [Window]dayOf // by day modulo Window
-
+	days  [Window]dayOf // by day modulo Window
 	daily [Window]daily // the same
 }
 
@@ -60,12 +49,6 @@ func (c *covered) add(at, seconds float64) {
 	}
 }
 
-func (c *covered) merge(o *covered) {
-	for i := range c {
-		c[i] |= o[i]
-	}
-}
-
 // seconds are the wall time with samples.
 func (c *covered) seconds() float64 {
 	n := 0
@@ -76,17 +59,12 @@ func (c *covered) seconds() float64 {
 }
 
 // AddCPU counts a mean use in cores over so many seconds from a time on. Times are in
-// seconds; multiples of a day are midnights, and time 0 is a Thursday, as of Unix. Samples
-// may be in any order. Samples that are no use (negative, not finite) are an error.
+// seconds; multiples of a day are midnights. Samples may be in any order. Samples that are no use (negative, not finite) are an error.
 func (h *History) AddCPU(at, seconds, cores float64) error {
 	if err := check(at, seconds, cores); err != nil {
 		return err
 	}
-	h.reach(int64(math.Floor(at / day / halfLife)))
-	weight := seconds * math.Exp2(at/day/halfLife-float64(h.era))
-	bucket := bucketOf(cores)
-	h.cpu[slotOf(at)].add(bucket, weight)
-	h.addDaily(at, seconds, bucket)
+	h.addDaily(at, seconds, bucketOf(cores))
 	if d := h.day(at); d != nil {
 		d.cpu.add(at, seconds)
 	}
@@ -125,22 +103,9 @@ func check(at, seconds, value float64) error {
 	return nil
 }
 
-// reach brings weights to an era, if it is later.
-func (h *History) reach(era int64) {
-	if h.empty() {
-		h.era = era
-	}
-	if era <= h.era {
-		return
-	}
-	for i := range h.cpu {
-		h.cpu[i].scale(math.Exp2(float64(h.era - era)))
-	}
-	h.era = era
-}
-
+// empty reports whether there is no sample of cpu.
 func (h *History) empty() bool {
-	return !slices.ContainsFunc(h.cpu[:], func(c histogram) bool { return len(c.bucket) > 0 })
+	return !slices.ContainsFunc(h.daily[:], func(d daily) bool { return len(d.use.bucket) > 0 })
 }
 
 // day is the record of a time's day, nil if a later day took its place.
@@ -157,46 +122,6 @@ func (h *History) day(at float64) *dayOf {
 }
 
 func mod(n, m int64) int64 { return (n%m + m) % m }
-
-// slotOf is the hour of a time, from 24 on at the weekend.
-func slotOf(at float64) int {
-	n := int(mod(int64(math.Floor(at/hour)), 24))
-	if weekday := mod(int64(math.Floor(at/day)), 7); weekday == 2 || weekday == 3 { // day 0 is a Thursday
-		n += 24
-	}
-	return n
-}
-
-// Merge adds another history, as of another source or of another name of the workload.
-// The order of merges does not matter.
-func (h *History) Merge(o *History) {
-	era := max(h.era, o.era)
-	switch {
-	case o.empty():
-		era = h.era
-	case h.empty():
-		era = o.era
-	}
-	h.reach(era)
-	h.mergeDaily(o)
-	factor := math.Exp2(float64(o.era - h.era))
-	for i := range h.cpu {
-		other := histogram{slices.Clone(o.cpu[i].bucket), slices.Clone(o.cpu[i].weight)}
-		other.scale(factor)
-		h.cpu[i].merge(&other)
-	}
-	for i, theirs := range o.days {
-		switch mine := &h.days[i]; {
-		case !theirs.seen() || mine.number > theirs.number && mine.seen():
-		case mine.number == theirs.number:
-			mine.peak = max(mine.peak, theirs.peak)
-			mine.cpu.merge(&theirs.cpu)
-			mine.memory.merge(&theirs.memory)
-		default:
-			*mine = theirs
-		}
-	}
-}
 
 // Days are the numbers of the last [Window] days before a time whose wall time is covered by
 // samples for at least a quarter, of cpu and of memory.
@@ -242,26 +167,4 @@ func (h *History) MemoryPeak(at float64) (bytes float64, ok bool) {
 func (h *History) recent(d *dayOf, at float64) bool {
 	today := int64(math.Ceil(at / day))
 	return d.number >= today-Window && d.number < today
-}
-
-// CPU is a quantile of the cores in use by one pod, over the whole history: at most 1 %
-// too much, never too little. It is 0 without samples.
-func (h *History) CPU(quantile float64) float64 {
-	var all histogram
-	for i := range h.cpu {
-		all.merge(&h.cpu[i])
-	}
-	return all.quantile(quantile)
-}
-
-// A Slot has the cpu of an hour of the day, in cores.
-type Slot struct{ P50, P95, P99, P999, Max float64 }
-
-// Slot returns the figures of an hour, of weekdays or of the weekend; zeros without samples.
-func (h *History) Slot(hourOfDay int, weekend bool) Slot {
-	if weekend {
-		hourOfDay += 24
-	}
-	c := &h.cpu[hourOfDay]
-	return Slot{c.quantile(.5), c.quantile(.95), c.quantile(.99), c.quantile(.999), c.quantile(1)}
 }

@@ -124,11 +124,17 @@ func (p *Picture) ByUse(t *trace.Trace, rec *prometheus.Record, opt UseOptions) 
 	source := by.Source["sizes"].(map[string]any)
 	source["history"] = fmt.Sprintf("cAdvisor in Prometheus: %d days from %s on fitted, %d from %s on in usage.csv.gz from time 0 on",
 		r.Fitted, r.First.Format(time.DateOnly), r.Judged, r.From.Format(time.DateOnly))
-	for name, share := range map[string]float64{"unknown": r.Unknown, "gone": r.Gone, "beyond": r.Beyond, "partial": r.Partial, "covered": r.Covered} {
-		source[name] = math.Round(share*1e4) / 1e4
+	for key, share := range r.unseen() {
+		source[key] = math.Round(share*1e4) / 1e4
 	}
+	source["covered"] = math.Round(r.Covered*1e4) / 1e4
 	source["dropped"] = r.Dropped.Count
 	return by, r, nil
+}
+
+// unseen are the shares of use that count nowhere, by their keys in [sized.Unseen].
+func (r *UseReport) unseen() map[string]float64 {
+	return map[string]float64{"unknown": r.Unknown, "gone": r.Gone, "beyond": r.Beyond, "partial": r.Partial}
 }
 
 // setUnknown finds the shares of the cpu in use of pods that count in no workload.

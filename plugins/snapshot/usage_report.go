@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/usage"
 )
@@ -56,17 +57,9 @@ func (r *UseReport) Text() []string {
 	}
 	text = append(text, line)
 	text = append(text, fmt.Sprintf("samples cover %.1f %% of the pods' time in the judged days", 100*r.Covered))
-	for _, part := range []struct {
-		share float64
-		of    string
-	}{
-		{r.Unknown, "of the cpu in use was of pods whose workload is not known"},
-		{r.Gone, "of the cpu in use was of workloads without a pod now"},
-		{r.Beyond, "of the judged pods' time was of more pods than there are now, and does not count"},
-		{r.Partial, "of the pods' time lacks the samples of a container, and does not count"},
-	} {
-		if part.share >= .0005 {
-			text = append(text, fmt.Sprintf("%.1f %% %s", 100*part.share, part.of))
+	for _, one := range sized.Unseen {
+		if share := r.unseen()[one.Key]; share >= .0005 {
+			text = append(text, fmt.Sprintf("%.1f %% %s", 100*share, one.Of))
 		}
 	}
 	if d := r.Dropped; d.Count > 0 {

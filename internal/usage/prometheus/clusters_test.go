@@ -35,7 +35,7 @@ func TestSeveralClustersAreRefusedOrMatched(t *testing.T) {
 			rec, err := r.Read(t.Context(), noon, 2)
 			require.NoError(t, err)
 			assert.Equal(t, 2, rec.Read, "the days of another cluster are not those of this one")
-			assert.InEpsilon(t, cpu, histories(t, rec).Pods["shop/web"].CPU(1), .011)
+			assert.InEpsilon(t, cpu, histories(t, rec).Pods["shop/web"].Busiest(1, float64(rec.Until)*86400), .011)
 		}
 		_, err = (&Reader{URLs: []string{f.URL}, Folder: dir, Match: `namespace="shop"`}).Read(t.Context(), noon, 2)
 		require.ErrorAs(t, err, &mixed, "a matcher of another label chooses no cluster")

@@ -64,6 +64,6 @@ func TestReplicasShareLoad(t *testing.T) {
 	web := h.Pods["shop/web"]
 	days, _ := web.Days(h.At)
 	assert.Equal(t, 15, days)
-	assert.InEpsilon(t, .4, web.CPU(.9), .011)
-	assert.InEpsilon(t, 2, web.CPU(.99), .011)
+	assert.InEpsilon(t, .4, web.Busiest(.9, h.At), .011)
+	assert.InEpsilon(t, 2, web.Busiest(.99, h.At), .011)
 }

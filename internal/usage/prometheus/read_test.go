@@ -66,8 +66,8 @@ func TestReadsEachDayOnce(t *testing.T) {
 	h := histories(t, rec)
 	cpu, memory := h.Pods["shop/web"].Days(h.At)
 	assert.Equal(t, []int{16, 16}, []int{cpu, memory})
-	assert.InEpsilon(t, .6, h.Pods["shop/web"].CPU(.99), .011, "a pod is the sum of its containers")
-	assert.InEpsilon(t, .1, h.Containers[ContainerOf{"shop/web", "log"}].CPU(.99), .011)
+	assert.InEpsilon(t, .6, h.Pods["shop/web"].Busiest(.99, h.At), .011, "a pod is the sum of its containers")
+	assert.InEpsilon(t, .1, h.Containers[ContainerOf{"shop/web", "log"}].Busiest(.99, h.At), .011)
 	peak, _ := h.Pods["shop/web"].MemoryPeak(h.At)
 	assert.InEpsilon(t, 1.1e9, peak, .001)
 	assert.InDelta(t, 1, h.Pods["shop/web"].Coverage(h.At), 1e-9)
@@ -98,7 +98,7 @@ func TestARefusedQueryIsHalved(t *testing.T) {
 	assert.Positive(t, limited.Refused.Load())
 	assert.Zero(t, free.Refused.Load())
 	for name, h := range histories(t, want).Pods {
-		assert.Equal(t, h.Digest(), histories(t, got).Pods[name].Digest(), name)
+		assert.Equal(t, h, histories(t, got).Pods[name], name)
 	}
 	limited.Limit = 2
 	_, err := (&Reader{URLs: []string{limited.URL}, Folder: t.TempDir()}).Read(t.Context(), noon, 3)
@@ -122,10 +122,10 @@ func TestTwoPrometheis(t *testing.T) {
 	h := histories(t, read(t, t.TempDir(), noon, 4, a.URL, b.URL))
 	web := h.Pods["shop/web"]
 	assert.InDelta(t, 1, web.Coverage(h.At), 1e-9)
-	assert.InEpsilon(t, 1, web.CPU(1), .011, "counted once")
+	assert.InEpsilon(t, 1, web.Busiest(1, h.At), .011, "counted once")
 	peak, _ := web.MemoryPeak(h.At)
 	assert.InEpsilon(t, 1, peak, .001)
-	assert.InEpsilon(t, 2, h.Pods["shop/db"].CPU(1), .011)
+	assert.InEpsilon(t, 2, h.Pods["shop/db"].Busiest(1, h.At), .011)
 	alone := histories(t, read(t, t.TempDir(), noon, 4, a.URL))
 	assert.InDelta(t, 2./3, alone.Pods["shop/web"].Coverage(alone.At), .01)
 }
@@ -205,7 +205,7 @@ func TestAnotherServerIsReadAnew(t *testing.T) {
 	read(t, dir, noon, 2, one.URL)
 	rec := read(t, dir, noon, 2, other.URL)
 	assert.Equal(t, 2, rec.Read)
-	assert.InEpsilon(t, 3, histories(t, rec).Pods["shop/web"].CPU(.99), .011)
+	assert.InEpsilon(t, 3, histories(t, rec).Pods["shop/web"].Busiest(.99, float64(rec.Until)*86400), .011)
 	assert.Zero(t, read(t, dir, noon, 2, strings.Replace(one.URL, "http://", "http://user:word@", 1)+"/").Read)
 }
 
@@ -267,6 +267,6 @@ func TestAKilledReadResumes(t *testing.T) {
 		rec := read(t, dir, noon, 20, f.URL)
 		assert.Less(t, rec.Read, 20)
 		got := histories(t, rec)
-		assert.Equal(t, want.Pods["a/x"].Digest(), got.Pods["a/x"].Digest())
+		assert.Equal(t, want.Pods["a/x"], got.Pods["a/x"])
 	}
 }

@@ -40,14 +40,14 @@ func TestAStepWithoutOneContainerDoesNotCount(t *testing.T) {
 	}
 	h := histories(t, rec)
 	web := h.Pods["shop/web"]
-	assert.InEpsilon(t, 1.1, web.CPU(.001), .011, "no step is of the log alone")
-	assert.InEpsilon(t, 1.1, web.CPU(1), .011)
+	assert.InEpsilon(t, 1.1*(4*288-288-190-8), h.Used["shop/web"], .001, "no step is of the log alone")
+	assert.InEpsilon(t, 1.1, web.Busiest(1, h.At), .011)
 	cpu, memory := web.Days(h.At)
 	assert.Equal(t, []int{3, 3}, []int{cpu, memory}, "the day without the main container is none of memory either")
 	peak, _ := web.MemoryPeak(h.At)
 	assert.InEpsilon(t, 8e9, peak, .001, "the pod used as much at least")
 	assert.InEpsilon(t, (288+190+8)/(4*288.), h.Partial, 1e-6)
-	assert.InEpsilon(t, .1, h.Containers[ContainerOf{"shop/web", "log"}].CPU(1), .011)
+	assert.InEpsilon(t, .1, h.Containers[ContainerOf{"shop/web", "log"}].Busiest(1, h.At), .011)
 
 	j, err := rec.Judge(19999, map[string][]Pod{"shop/web": {{"shop", "web-1"}}}, byPrefix)
 	require.NoError(t, err)
@@ -68,8 +68,8 @@ func TestContainersOfAPartOfThePodsLife(t *testing.T) {
 		rec.Runs = runs
 		h := histories(t, rec)
 		assert.Zero(t, h.Partial)
-		assert.InEpsilon(t, 1, h.Pods["shop/web"].CPU(.001), .011)
-		assert.InEpsilon(t, 2, h.Pods["shop/web"].CPU(1), .011)
+		assert.InEpsilon(t, 1, h.Pods["shop/web"].Busiest(.001, h.At), .011)
+		assert.InEpsilon(t, 2, h.Pods["shop/web"].Busiest(1, h.At), .011)
 		peak, _ := h.Pods["shop/web"].MemoryPeak(h.At)
 		assert.InEpsilon(t, 5e9, peak, .001)
 	}
@@ -89,7 +89,7 @@ func TestImpossibleValuesAreDropped(t *testing.T) {
 	rec := read(t, t.TempDir(), noon, 2, startFake(t, prometheustest.Of("shop", "web-1", "app", at(1), at(1e9))).URL)
 	rec.Most = usage.Amounts{CPU: 8, Memory: 64 << 30}
 	h := histories(t, rec)
-	assert.InEpsilon(t, 1, h.Pods["shop/web"].CPU(1), .011)
+	assert.InEpsilon(t, 1, h.Pods["shop/web"].Busiest(1, h.At), .011)
 	peak, _ := h.Pods["shop/web"].MemoryPeak(h.At)
 	assert.InEpsilon(t, 1e9, peak, .001)
 	assert.Equal(t, 7+6, h.Dropped.Count, "17 bytes are a use, 17 of 8 cores are none")
@@ -104,5 +104,5 @@ func TestImpossibleValuesAreDropped(t *testing.T) {
 		}
 	}
 	rec.Most = usage.Amounts{}
-	assert.InEpsilon(t, 17, histories(t, rec).Pods["shop/web"].CPU(1), .011, "without a bound")
+	assert.InEpsilon(t, 17, histories(t, rec).Pods["shop/web"].Busiest(1, float64(rec.Until)*86400), .011, "without a bound")
 }
