@@ -26,6 +26,7 @@ type classes struct {
 type classIndex struct {
 	room
 	classes classes
+	search  search
 }
 
 type class struct {
@@ -85,8 +86,9 @@ func (c *classes) forget() {
 	c.ready, c.off, c.tries = false, false, 0
 }
 
-// touchClass moves a machine to the class of its present amounts.
+// touchClass moves a machine to the class of its present amounts, and within the tree.
 func (s *classIndex) touchClass(m int32) {
+	s.moveInTree(m)
 	c := &s.classes
 	if !c.ready || c.off {
 		return
@@ -252,8 +254,9 @@ func (s *classIndex) sameAmounts(cl *class, m int32) bool {
 	return true
 }
 
-// fewClasses is the number of classes below which all are searched.
-const fewClasses = 128
+// fewClasses is the number of classes below which all are searched; from it on by a tree,
+// where the scorer has a [Guide].
+var fewClasses = 128
 
 // representatives appends to buf the lowest position of every class that takes the app. With many classes, if that is
 // not the class's first machine, it appends the first one instead and records the class in pending, which is then as

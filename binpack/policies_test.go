@@ -207,6 +207,32 @@ func TestChooseByClass(t *testing.T) {
 	require.GreaterOrEqual(t, byClass, 6)
 }
 
+// TestChooseByTree: a search leads to the machine that a look at all of them finds, while items
+// come and go, machines are booked beyond their capacity, and after a Reset.
+func TestChooseByTree(t *testing.T) {
+	defer binpack.SearchTrees()()
+	searched := 0
+	for _, pol := range []binpack.Policy{rule.BestFit{}, rule.WorstFit{}} {
+		for seed := range uint64(300) {
+			inst := randomInstance(seeded(seed), false)
+			for i := range inst.Machines {
+				if inst.Machines[i].Count != binpack.Unlimited {
+					inst.Machines[i].Count *= 10
+				}
+			}
+			look := func(s *binpack.State, scorer binpack.Scorer, item binpack.Item) {
+				found, known := scorer.(binpack.Shortlister).Contenders(item, nil)
+				if known {
+					searched++
+					require.Subset(t, s.Feasible(item.App, nil), found)
+				}
+			}
+			require.Equal(t, run(inst, hidden{pol}, seed, 200, nothing), run(inst, pol, seed, 200, look), "%T, seed %d", pol, seed)
+		}
+	}
+	require.Greater(t, searched, 10000)
+}
+
 // TestChooseAmongManyClasses: the same where classes are so many that they are
 // searched late.
 func TestChooseAmongManyClasses(t *testing.T) {

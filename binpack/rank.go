@@ -133,15 +133,15 @@ func (s *State) contenders(scorer Scorer, item Item, buf, pending []int32) (mach
 	if s.ByZone(s.inst.Apps[item.App].Group) { // the scorer's shortlist ignores zones
 		return s.Feasible(item.App, buf), pending
 	}
-	switch scorer := scorer.(type) {
-	case ClassScorer:
-		if s.useClasses() {
-			return s.representatives(item.App, buf, pending)
-		}
-	case Shortlister:
+	_, byClass := scorer.(ClassScorer)
+	byClass = byClass && s.useClasses()
+	if scorer, ok := scorer.(Shortlister); ok && (!byClass || len(s.classes.live) >= fewClasses) {
 		if buf, known := scorer.Contenders(item, buf); known {
 			return buf, pending
 		}
+	}
+	if byClass {
+		return s.representatives(item.App, buf, pending)
 	}
 	return s.Feasible(item.App, buf), pending
 }

@@ -142,6 +142,7 @@ func (s *State) Reset() {
 		s.pools[k].empty, s.pools[k].offer = s.pools[k].empty[:0], -1
 	}
 	s.classes.forget()
+	s.search.ready = false
 	clear(s.seen)
 	clear(s.requests)
 	clear(s.sumSq)

@@ -14,7 +14,9 @@ type BestFit struct{ blind }
 
 // Scorer prepares the policy for a state.
 func (BestFit) Scorer(s *binpack.State) binpack.Scorer {
-	return growing{byClass{&bestFit{columnsOf(s)}}}
+	c := columnsOf(s)
+	inOrder := s.Instance().Fleet == binpack.Open && !c.oneKind() // see startInOrder
+	return guided{growing{byClass{&bestFit{c}}}, &leftover{columns: c, sign: -1, last: inOrder}}
 }
 
 type bestFit struct{ columns }

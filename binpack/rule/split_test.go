@@ -37,7 +37,7 @@ func TestSplitMarks(t *testing.T) {
 		byClass, grows bool
 	}{
 		{rule.BestFit{}, rule.BestFit{}, true, true},
-		{rule.BestFit{}, rule.WorstFit{}, true, false},
+		{rule.BestFit{}, rule.WorstFit{}, true, true},
 		{most, rule.BestFit{}, true, false},
 		{rule.BestFit{}, rule.NextFit{}, false, false},
 	} {

@@ -2,6 +2,9 @@ package linear
 
 import "math"
 
+// fewCandidates are computed as fast as a column is brought up to date.
+const fewCandidates = 8
+
 // A column holds the part of the score that depends on a profile and on the free
 // amounts of each machine. Each column follows the journal on its own, so that a
 // profile pays only for the machines that changed since its last use.
@@ -13,10 +16,10 @@ type column struct {
 	bounds
 }
 
-// column updates a profile's column. Where there are too many columns to cache,
-// own is true and the column holds the candidates alone, in their order.
+// column updates a profile's column. For few candidates, and where
+// there are too many columns to cache, own is true and the column holds the candidates alone, in their order.
 func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) {
-	if l.columns == nil {
+	if few := len(candidates) > 0 && len(candidates) <= fewCandidates; l.columns == nil || few && !l.slots {
 		col = &l.scratch
 		n := len(candidates)
 		if cap(col.base) < n {

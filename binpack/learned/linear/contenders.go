@@ -107,6 +107,11 @@ func (l *Scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32,
 	if l.grid != nil {
 		return l.shortlist(a, buf), true
 	}
+	if l.guided(a) {
+		if found, ok := l.searched(a, buf); ok {
+			return found, true
+		}
+	}
 	if !l.bounded || l.columns == nil {
 		return buf, false
 	}

@@ -115,6 +115,8 @@ type Scorer struct {
 	// seedScores has room for all seeds of a column and one more.
 	seedScores [len(bounds{}.seeds) + 1]float64
 	position   []int32 // [machine] index among the candidates of this call
+	guide      guide   // of the item
+	wholeKinds bool    // each kind has some of each dimension
 	stride     int
 
 	grown     int       // groups of State.Regrouped that near and far include
@@ -175,7 +177,7 @@ type far struct {
 // NewScorer returns the scorer of a policy for one state.
 func NewScorer(p *Policy, s *binpack.State) *Scorer {
 	inst := s.Instance()
-	l := &Scorer{p: p, s: s, weights: p.weights, d: newDemand(s, p.know, p.params)}
+	l := &Scorer{p: p, s: s, weights: p.weights, d: newDemand(s, p.know, p.params), wholeKinds: wholeKinds(s.Kinds())}
 	for _, k := range s.Kinds() {
 		inv := make([]float64, len(k.Capacity))
 		for d, c := range k.Capacity {

@@ -8,29 +8,31 @@ const ageScale = 10
 // addStanding adds the features of the items on a machine: age, crowd, own, size,
 // price and partners. Empty machines that are kept back are all alike.
 func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []float64) {
-	wAge, wCrowd, wOwn, wSize := l.weights[fAge], l.weights[fCrowd], l.weights[fOwn], l.weights[fSize]
 	l.compare()
 	traffic := 0.0
 	if l.partners != nil {
 		traffic = l.traffic(a)
 	}
 	for i, m := range candidates {
-		if keepBack && l.s.Items(m) == 0 {
-			continue
+		if !keepBack || l.s.Items(m) > 0 {
+			out[i] += l.standingScore(a, m, traffic)
 		}
-		age, crowd, own := l.standingOf(a, m)
-		v := float64(wAge*age) + float64(wCrowd*crowd) + float64(wOwn*own)
-		if wSize != 0 {
-			v += float64(wSize * float64(l.utilAfter(a, m)*l.largestShare(a, m)))
-		}
-		if l.prices != nil {
-			v += float64(l.weights[fPrice] * l.prices[l.s.KindOf(m)])
-		}
-		if traffic > 0 {
-			v += float64(l.weights[fPartners] * l.local(a, m, traffic))
-		}
-		out[i] += v
 	}
+}
+
+func (l *Scorer) standingScore(a, m int32, traffic float64) float64 {
+	age, crowd, own := l.standingOf(a, m)
+	v := float64(l.weights[fAge]*age) + float64(l.weights[fCrowd]*crowd) + float64(l.weights[fOwn]*own)
+	if w := l.weights[fSize]; w != 0 {
+		v += float64(w * float64(l.utilAfter(a, m)*l.largestShare(a, m)))
+	}
+	if l.prices != nil {
+		v += float64(l.weights[fPrice] * l.prices[l.s.KindOf(m)])
+	}
+	if traffic > 0 {
+		v += float64(l.weights[fPartners] * l.local(a, m, traffic))
+	}
+	return v
 }
 
 // standingOf are the features age, crowd and own; the last only where it has a weight.
