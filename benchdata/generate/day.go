@@ -8,11 +8,11 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// Day builds a day of roll-outs, scaling and jobs from the workloads of a trace, as the kind kubernetes
+// Days builds days of roll-outs, scaling and jobs from the workloads of a trace, as the kind kubernetes
 // draws them: an app with items at the end of the trace is a Deployment, and one that has none there a
 // cron job. Items at the end are the most that a Deployment scales to, so that a day needs hardly more
 // than the machines of the trace hold. The result shares the instance of the trace.
-func Day(t *trace.Trace, seed uint64) *trace.Trace {
+func Days(t *trace.Trace, seed uint64, days int) *trace.Trace {
 	alive := make([]int, len(t.Instance.Apps))
 	for _, q := range t.Requests[:t.Initial] {
 		alive[q.App] += int(q.Count)
@@ -25,6 +25,7 @@ func Day(t *trace.Trace, seed uint64) *trace.Trace {
 			alive[app] -= int(e.Count)
 		}
 	}
+	end := float64(days) * day
 	rng, life := Stream(seed, StreamApps), Stream(seed, streamLifetimes)
 	var arrivals []arrival
 	for app, n := range alive {
@@ -36,13 +37,13 @@ func Day(t *trace.Trace, seed uint64) *trace.Trace {
 			w.amplitude = min(drawAmplitude(rng), float64(n-1))
 			w.replicas = int(float64(n) / (1 + w.amplitude))
 		}
-		for _, pod := range w.life(life, day) {
+		for _, pod := range w.life(life, end) {
 			pod.app = int32(app)
 			arrivals = append(arrivals, pod)
 		}
 	}
 	slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.time, b.time) })
 	out := &trace.Trace{Name: t.Name, Instance: t.Instance, MeasureFrom: math.NaN()}
-	addArrivals(out, arrivals, day)
+	addArrivals(out, arrivals, end)
 	return out
 }

@@ -28,10 +28,10 @@ func TestDay(t *testing.T) {
 	}
 	require.Positive(t, jobs)
 
-	got := Day(&now, 3)
+	got := Days(&now, 3, 1)
 	require.Same(t, now.Instance, got.Instance)
-	require.True(t, slices.Equal(got.Events, Day(&now, 3).Events))
-	require.False(t, slices.Equal(got.Events, Day(&now, 4).Events), "another draw")
+	require.True(t, slices.Equal(got.Events, Days(&now, 3, 1).Events))
+	require.False(t, slices.Equal(got.Events, Days(&now, 4, 1).Events), "another draw")
 	most, left, lives := make([]int, len(alive)), make([]int, len(alive)), make([]int, len(alive))
 	for i, e := range got.Events {
 		require.True(t, i == 0 || e.Time >= got.Events[i-1].Time)
@@ -59,6 +59,6 @@ func TestDay(t *testing.T) {
 	require.Greater(t, slices.Max(left), 5, "items leave")
 
 	// What is there at the end counts, after arrivals and departures.
-	until := Day(long.Window(0, 12*3600+1, nil), 3)
+	until := Days(long.Window(0, 12*3600+1, nil), 3, 1)
 	require.True(t, slices.Equal(got.Events, until.Events) && slices.Equal(got.Requests, until.Requests))
 }

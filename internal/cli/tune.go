@@ -37,13 +37,13 @@ func (a *app) tune() *cobra.Command {
 among the rules that the target can run and the policy in force, which stays unless another
 costs 1 % less. Then it trains policies, and takes one only where that costs 1 % less than the
 choice. The last days judge once. The answer is one sentence: the policy that was written is
-worth it, use a rule, or keep what you have.
+worth it, use a rule, or keep what you have. On a fixed fleet pods without a place count.
 
 Of three days or more the first half trains, the last fifth judges, and those between choose.
-Of two days the first chooses and the second judges; a single day does both. Then, as from a
-snapshot or a record of less than a day, days of roll-outs, scaling and jobs are built from the
-workloads at the end of the record. Of three traces or more in which nothing leaves each counts
-as a day.
+Of two days the first chooses and the second judges; a single day does both, in other draws:
+each is led in by a copy of itself. Then, as from a snapshot or a record of less than a day,
+days of roll-outs, scaling and jobs are built from the workloads at the end of the record. Of
+three traces or more in which nothing leaves each counts as a day.
 
 The same flags give the same bytes for any number of workers. With --checkpoint the same
 command resumes after an interrupt. A rule without settings needs no file, only its name.`,
@@ -75,6 +75,9 @@ command resumes after an interrupt. A rule without settings needs no file, only 
 			}
 			if t := tune.Target(target); cfg.PreferencesPercent > 0 && t != tune.Live && t != tune.Offline {
 				return usagef("--preferences-percent goes with --for live and offline: %s has no price of preferences", target)
+			}
+			if t := tune.Target(target); choice.ties == "position" && t != tune.Live && t != tune.Offline {
+				return usagef("--ties position goes with --for live and offline: %s breaks ties at random", target)
 			}
 			if from < 0 || until < 0 {
 				return usagef("--from %v --until %v: want times after the first event", from, until)

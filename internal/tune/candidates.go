@@ -61,6 +61,9 @@ type candidate struct {
 	prefers bool           // count the preferences that its items give up
 }
 
+// mayLack reports whether the comparison is complete without a candidate.
+func (c *candidate) mayLack() bool { return c.kind != inForce && !c.prefers }
+
 // forGPUs are the rules that look at devices alone.
 var forGPUs = []string{"bestfit-fgd", "dotproduct-min", "gpupacking", "gpuclustering"}
 

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -32,12 +33,24 @@ type Row struct {
 	Use *report.Use `json:"use,omitempty"`
 }
 
-// Savings in percent below which a policy that is there stays: less than that differs from day to day, and
-// built days from real ones by more.
+// Savings in percent below which a policy that is there stays: less than that differs from day to day, built
+// days from real ones by more, and numbers of pods without a place by yet more.
 const (
-	margin      = 1
-	marginBuilt = 3
+	margin        = 1
+	marginBuilt   = 3
+	marginLeftOut = 10
 )
+
+// least is the margin of a part.
+func (r *run) least(part []span) float64 {
+	switch {
+	case r.measure == byLeftOut:
+		return marginLeftOut
+	case r.isBuilt(part):
+		return marginBuilt
+	}
+	return margin
+}
 
 // judged are candidates with their losses on a part. The policy in force is the first.
 type judged struct {
@@ -47,9 +60,18 @@ type judged struct {
 
 // judge adds candidates to those that are judged on a part.
 func (r *run) judge(ctx context.Context, j *judged, part []span, list ...*candidate) error {
-	lost, err := judge(ctx, r.traces, part, list, r.orders(part), r.cfg.Seed, r.cfg.Workers)
-	j.all, j.lost = append(j.all, list...), append(j.lost, lost...)
-	return err
+	lost, err := judge(ctx, r.traces, part, list, r.draws(part), r.cfg.Seed, r.cfg.Workers)
+	if err != nil {
+		return err
+	}
+	for i, l := range lost {
+		if l == nil {
+			r.note("%s is no candidate: too little of the use on its nodes is recorded to show its risk", list[i].name)
+			continue
+		}
+		j.all, j.lost = append(j.all, list[i]), append(j.lost, l)
+	}
+	return nil
 }
 
 // saving is that of one candidate over another.
@@ -73,12 +95,29 @@ func (r *run) best(j *judged, from, other int, least float64) int {
 	at, most := other, Interval{Mean: least}
 	for i := from; i < len(j.all); i++ {
 		s := r.saving(j, i, other)
-		unsure := at != other && j.all[i].forecasts() && !j.all[at].forecasts() && s.Low <= most.Mean
-		if s != (Interval{}) && r.allowed(j.lost[i], j.lost[0]) && s.Mean >= least && (at == other || s.Mean > most.Mean) && !unsure {
+		sure := s.Low
+		if !s.known() {
+			sure = s.Mean - margin
+		}
+		unsure := at != other && j.all[i].forecasts() && !j.all[at].forecasts() && sure <= most.Mean
+		if !r.measure.same(j.lost[i], j.lost[other]) && r.allowed(j.lost[i], j.lost[0]) && s.Mean >= least && (at == other || s.Mean > most.Mean) && !unsure {
 			at, most = i, s
 		}
 	}
 	return at
+}
+
+// better reports whether a policy is better than the policy in force on a part that judges: by the whole
+// interval, or where there is none, since one day or built days judge, by the margin and in every replay.
+func (r *run) better(j *judged, own int, part []span) bool {
+	s := r.saving(j, own, 0)
+	switch {
+	case !r.allowed(j.lost[own], j.lost[0]):
+		return false
+	case r.isBuilt(part) || !s.known():
+		return s.Mean >= r.least(part) && r.measure.clear(j.lost[own], j.lost[0])
+	}
+	return s.Low > 0
 }
 
 func (c *candidate) forecasts() bool { return c.kind == trained && c.policy.Knowledge().Forecast() }
@@ -95,27 +134,23 @@ func (r *run) choose(ctx context.Context) error {
 	if err := r.judge(ctx, &j, r.split.validate, untrained...); err != nil {
 		return err
 	}
-	least := 1. * margin
-	if r.isBuilt(r.split.validate) {
-		least = marginBuilt
-	}
-	// On a fixed fleet nodes that stay empty save less than pods without a place lose. How full it will be,
-	// built days do not show.
-	if r.fixed() && (j.lost[0].sum().refused > 0 || r.isBuilt(r.split.validate)) {
+	// On a fixed fleet nodes that stay empty save less than pods without a place lose.
+	if r.fixed() && (!fillUps(r.traces) || j.lost[0].sum().refused > 0) {
 		r.measure = byLeftOut
 	}
+	least := r.least(r.split.validate)
 	r.out.Measure = r.what()
 	learned, err := r.trainAll(ctx)
 	if err != nil {
 		return err
 	}
-	free := r.best(&j, 1, 0, least)
+	free, before := r.best(&j, 1, 0, least), len(j.all)
 	if err := r.judge(ctx, &j, r.split.validate, learned...); err != nil {
 		return err
 	}
-	rival := r.best(&j, len(untrained), free, least)
+	rival := r.best(&j, before, free, least)
 	r.out.Validation = r.rows(&j, r.split.validate)
-	r.out.Parts = "Trained on " + r.hours(r.split.train) + ", chosen on " + r.hours(r.split.validate)
+	r.out.Parts = Parts{Train: r.hours(r.split.train), Choose: r.hours(r.split.validate), Exposure: r.exposure()}
 	for _, c := range j.all {
 		e := Entry{Policy: c.name, Kind: c.kind, Knowledge: c.policy.Knowledge().String()}
 		if c.object != nil {
@@ -126,14 +161,22 @@ func (r *run) choose(ctx context.Context) error {
 	if len(r.split.test) == 0 {
 		return r.finish(untrained[0], j.all[rival])
 	}
-	r.out.Parts += ", judged on " + r.hours(r.split.test)
-	may := slices.Compact([]int{rival, free, 0})
+	r.out.Parts.Judge = r.hours(r.split.test)
+	if r.again() {
+		r.out.Parts.Judge = "other draws of the same day"
+	}
+	return r.verdict(ctx, &j, slices.Compact([]int{rival, free, 0}))
+}
+
+// verdict judges on the test part, in turn, the choices that may be adopted, of which the last is the policy in
+// force.
+func (r *run) verdict(ctx context.Context, j *judged, may []int) error {
 	shown := may
-	if rival == 0 { // the best other one is judged to be shown
-		shown = slices.Compact([]int{r.best(&j, 1, 0, -1e9), 0})
+	if len(may) == 1 { // the best other one is judged to be shown
+		shown = slices.Compact([]int{r.best(j, 1, 0, math.Inf(-1)), 0})
 	}
 	test := judged{}
-	list := []*candidate{untrained[0]}
+	list := []*candidate{j.all[0]}
 	for _, i := range shown[:len(shown)-1] {
 		list = append(list, j.all[i])
 	}
@@ -142,16 +185,16 @@ func (r *run) choose(ctx context.Context) error {
 	}
 	r.out.Test = r.rows(&test, r.split.test)
 	at := 0
-	for i := len(may) - 1; i > 0; i-- {
-		if r.allowed(test.lost[i], test.lost[0]) && r.out.Test[i].Saving.Low > 0 {
+	for i := len(test.all) - 1; i > 0 && len(may) > 1; i-- {
+		if r.better(&test, i, r.split.test) {
 			at = i
 		}
 	}
 	r.out.Test[at].Chosen = true
-	if len(list) > 1 {
+	if len(test.all) > 1 {
 		r.out.Saving = &r.out.Test[max(1, at)].Saving
 	}
-	return r.finish(untrained[0], list[at])
+	return r.finish(j.all[0], test.all[at])
 }
 
 // untrained are the candidates that need no training: the policy in force, the rules, and the shipped
@@ -218,7 +261,7 @@ func (r *run) inForce() (*candidate, error) {
 // rows are the figures of candidates on a part.
 func (r *run) rows(j *judged, part []span) (rows []Row) {
 	for i, c := range j.all {
-		sum, n := j.lost[i].sum(), float64(r.orders(part))
+		sum, n := j.lost[i].sum(), float64(r.draws(part).count)
 		rows = append(rows, Row{
 			Policy: c.name, Kind: c.kind, CostHours: round(sum.cost / hour / n), WaitingHours: round(sum.waiting / hour / n),
 			LeftOut: round(sum.refused / n), Saving: r.saving(j, i, 0),

@@ -2,7 +2,10 @@ package tune
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -42,11 +45,20 @@ func (l losses) sum() (total loss) {
 	return total
 }
 
-// judge replays each candidate on the spans in so many orders (see [ledIn]).
-func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, orders int, seed uint64, workers int) ([]losses, error) {
+// draws are the replays that judge a part: count of them, from the first on.
+type draws struct{ first, count int }
+
+// An unknownRisk is the reason why the risk of a policy is not known.
+type unknownRisk struct{ reason error }
+
+func (u *unknownRisk) Error() string { return u.reason.Error() }
+
+// judge replays each candidate on the spans in some draws (see [ledIn]). A candidate that may be left out has
+// no losses where its risk is not known; of another that is an error.
+func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates []*candidate, d draws, seed uint64, workers int) ([]losses, error) {
 	var parts [][]*trace.Trace // by order
-	for order := range orders {
-		parts = append(parts, ledIn(traces, spans, seed, order, orders))
+	for order := range d.count {
+		parts = append(parts, ledIn(traces, spans, seed, d.first+order, d.count))
 	}
 	use := map[int]*trace.Usage{} // of traces by use
 	for i, t := range traces {
@@ -72,12 +84,20 @@ func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates 
 		})
 	}
 	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := leaveOut(candidates, errs); err != nil {
+		return nil, err
 	}
 	return out, ctx.Err()
+}
+
+// leaveOut is the first error of candidates, but for those that may be left out since their risk is not known.
+func leaveOut(candidates []*candidate, errs []error) error {
+	for i, err := range errs {
+		if _, unknown := errors.AsType[*unknownRisk](err); err != nil && !(unknown && candidates[i].mayLack()) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cerebro.Replayer, parts [][]*trace.Trace, spans []span, use map[int]*trace.Usage, seed uint64) (losses, error) {
@@ -108,7 +128,7 @@ func (c *candidate) losses(ctx context.Context, replayers map[*trace.Trace]*cere
 			}
 			if parts[0].use = compare.UseOfRun(t, run); parts[0].use != nil {
 				if err := compare.KnownRisk(t, parts[0].use); err != nil {
-					return nil, err
+					return nil, &unknownRisk{err}
 				}
 			}
 			for _, l := range parts {
@@ -143,19 +163,46 @@ func atEnd(run *cerebro.Run) loss {
 	return loss{cost: hour * run.Cost, waiting: hour * refused, refused: refused, preferring: float64(run.Preferring), givenUp: run.GivenUp}
 }
 
-// An Interval is a figure and the limits of 95 % of its bootstrap.
-type Interval struct {
-	Mean float64 `json:"mean"`
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
+// An Interval is a figure and the limits of 95 % of its bootstrap over days; NaN of a single day, which does
+// not show how days differ.
+type Interval struct{ Mean, Low, High float64 }
+
+// known reports whether the interval has limits.
+func (i Interval) known() bool { return !math.IsNaN(i.Low) }
+
+// fields are those of the interval; null where the limits are not known.
+func (i Interval) fields() map[string]any {
+	f := map[string]any{"mean": round(i.Mean), "low": nil, "high": nil}
+	if i.known() {
+		f["low"], f["high"] = round(i.Low), round(i.High)
+	}
+	return f
+}
+
+// MarshalJSON writes the fields.
+func (i Interval) MarshalJSON() ([]byte, error) {
+	limit := func(v float64) *float64 {
+		if i.known() {
+			return &v
+		}
+		return nil
+	}
+	return json.Marshal(struct {
+		Mean float64  `json:"mean"`
+		Low  *float64 `json:"low"`
+		High *float64 `json:"high"`
+	}{i.Mean, limit(i.Low), limit(i.High)})
 }
 
 // resamples is the number of draws of a bootstrap.
 const resamples = 2000
 
 // saving is the saving of a policy over another in percent, by a paired bootstrap over
-// blocks and the orders within them. Draws in which neither costs anything do not count.
+// days and the orders within them. Draws in which neither costs anything do not count.
 func (m measure) saving(own, other losses, seed uint64) Interval {
+	if len(own) == 1 {
+		return Interval{percent(m.of(own.sum()), m.of(other.sum())), math.NaN(), math.NaN()}
+	}
 	draws := m.draws(own, other, seed)
 	if len(draws) == 0 {
 		return Interval{}
@@ -168,6 +215,30 @@ func interval(draws []float64, mean, share float64) Interval {
 	n := len(draws)
 	tail := int(float64(n)*(1-share)/2 + 1e-9)
 	return Interval{mean, draws[tail], draws[n-1-tail]}
+}
+
+// same reports whether two policies cost the same in every replay.
+func (m measure) same(own, other losses) bool {
+	for day := range own {
+		for order := range own[day] {
+			if m.of(own[day][order]) != m.of(other[day][order]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clear reports whether a policy costs less than another, and in no replay more.
+func (m measure) clear(own, other losses) bool {
+	for day := range own {
+		for order := range own[day] {
+			if m.of(own[day][order]) > m.of(other[day][order]) {
+				return false
+			}
+		}
+	}
+	return m.of(own.sum()) < m.of(other.sum())
 }
 
 // Paired is the saving of one policy over another in percent, each by its costs on the same
@@ -217,8 +288,8 @@ func percent(a, b float64) float64 {
 	return 100 * (1 - a/b)
 }
 
-// A measure is the quantity compared. On a fixed fleet where the policy in force finds no machine for
-// items on arrival it is their number.
+// A measure is the quantity compared. On a fixed fleet it is the number of items that find no machine on
+// arrival; of fill-ups only where the policy in force leaves some out.
 type measure int
 
 const (

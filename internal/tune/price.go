@@ -88,7 +88,7 @@ func (r *run) searchPrice(ctx context.Context) error {
 		"mostPercent": most, "extraPercent": found[best].Extra, "givenUpPercent": found[best].GivenUp, "verdictMode": string(p.VerdictMode),
 		"test": map[string]any{
 			"extraPercent": test[at].Extra, "givenUpPercent": test[at].GivenUp,
-			"savingPercent": map[string]any{"mean": round(p.Saving.Mean), "low": round(p.Saving.Low), "high": round(p.Saving.High)},
+			"savingPercent": p.Saving.fields(),
 		},
 	}
 	r.out.Object, r.out.Chosen, r.out.Preferences = object, "", p
@@ -120,7 +120,7 @@ func (r *run) lossesWith(ctx context.Context, part []span, object *policy.Object
 		}
 		list = append(list, &candidate{name: string(settings[i].Mode), policy: p, prefers: true})
 	}
-	return judge(ctx, r.traces, part, append(list, r.current), r.orders(part), r.cfg.Seed, r.cfg.Workers)
+	return judge(ctx, r.traces, part, append(list, r.current), r.draws(part), r.cfg.Seed, r.cfg.Workers)
 }
 
 // priceRows are the costs of settings compared with the first of them, which ignores preferences; waits
@@ -152,6 +152,6 @@ func (p *Preferences) text() string {
 		}
 		fmt.Fprintf(&text, "%s %s costs %s %% and gives up %s %%", [...]string{"", ",", ","}[i], what, sheet.Figure(row.Extra, 2, true), sheet.Figure(row.GivenUp, 1, false))
 	}
-	fmt.Fprintf(&text, " of what pods prefer. With %s the policy has %s %s than %s, the policy in force; the verdict is of the mode %s.", name, p.Saving.text(), p.measure, p.against, p.VerdictMode)
+	fmt.Fprintf(&text, " of what pods prefer. With %s the policy has %s than %s, the policy in force; the verdict is of the mode %s.", name, p.Saving.text(p.measure), p.against, p.VerdictMode)
 	return text.String()
 }

@@ -19,7 +19,7 @@ func TestChooseOnly(t *testing.T) {
 	require.Empty(t, out.Reason)
 	require.NotEmpty(t, out.Validation)
 	require.Empty(t, out.Test)
-	require.Equal(t, "Trained on hours 0 to 24, chosen on hours 24 to 47.8", out.Parts)
+	require.Equal(t, Parts{Train: "hours 0 to 24", Choose: "hours 24 to 47.8", Exposure: "not judged"}, out.Parts)
 }
 
 // Choose keeps no hours for a price of preferences, which has to be judged, too.

@@ -31,14 +31,27 @@ func (r *run) provenance(o *policy.Object, chosen *candidate) error {
 	verdict := map[string]any{
 		"verdict": r.out.verdict(), "chosen": chosen.name, "against": r.out.Against, "measure": r.what(), "history": history,
 		"train": r.hours(r.split.train), "validate": r.hours(r.split.validate), "test": r.hours(r.split.test),
-		"seed": r.cfg.Seed, "seeds": r.cfg.Seeds, "evaluations": r.cfg.Evaluations, "exposure": "later days",
+		"seed": r.cfg.Seed, "seeds": r.cfg.Seeds, "evaluations": r.cfg.Evaluations, "exposure": r.exposure(),
 	}
 	if s := r.out.Saving; s != nil {
-		verdict["savingPercent"] = map[string]any{"mean": round(s.Mean), "low": round(s.Low), "high": round(s.High)}
+		verdict["savingPercent"] = s.fields()
 	}
 	p["tune"] = verdict
 	o.Spec.Provenance = p
 	return nil
+}
+
+// exposure names the days that judge.
+func (r *run) exposure() string {
+	switch {
+	case len(r.split.test) == 0:
+		return "not judged"
+	case r.isBuilt(r.split.test):
+		return "built days"
+	case r.again():
+		return "the same day, other draws"
+	}
+	return "later days"
 }
 
 // what returns the measure in plain words.

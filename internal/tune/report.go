@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -17,12 +18,13 @@ func (out *Result) MarshalJSON() ([]byte, error) {
 		Chosen     string    `json:"chosen"`
 		Against    string    `json:"against"`
 		Saving     *Interval `json:"saving_percent"`
+		Parts      Parts     `json:"parts"`
 		Validation []Row     `json:"validation"`
 		Test       []Row     `json:"test"`
 		Candidates []Entry   `json:"candidates"`
 
 		Preferences *Preferences `json:"preferences,omitempty"`
-	}{out.verdict(), out.Chosen, out.Against, out.Saving, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates), out.Preferences})
+	}{out.verdict(), out.Chosen, out.Against, out.Saving, out.Parts, orEmpty(out.Validation), orEmpty(out.Test), orEmpty(out.Candidates), out.Preferences})
 }
 
 // orEmpty writes a list without elements as [].
@@ -51,21 +53,43 @@ func (out *Result) Sentence() string {
 }
 
 func (out *Result) sentence() string {
+	text := out.decision()
+	if out.Saving != nil && out.Parts.Exposure != "later days" {
+		text += " It was judged on " + out.Parts.Judge + ", not on later days."
+	}
+	return text
+}
+
+func (out *Result) decision() string {
 	switch {
 	case out.Reason != "":
 		return fmt.Sprintf("keep what you have: %s.", out.Reason)
 	case out.Better && out.Rule != "":
-		return fmt.Sprintf("use the rule %s: %s %s than %s.", out.Rule, out.Saving.text(), out.Measure, out.Against)
+		return fmt.Sprintf("use the rule %s: %s than %s.", out.Rule, out.Saving.text(out.Measure), out.Against)
 	case out.Better:
-		return fmt.Sprintf("worth it: %s %s than %s.", out.Saving.text(), out.Measure, out.Against)
+		return fmt.Sprintf("worth it: %s than %s.", out.Saving.text(out.Measure), out.Against)
 	case out.Saving == nil:
 		return fmt.Sprintf("keep what you have: nothing is better than %s.", out.Against)
+	case out.Saving.Mean <= 0:
+		return fmt.Sprintf("keep what you have: nothing is better than %s. The best other policy (%s) has %s.", out.Against, out.Test[1].Policy, out.Saving.text(out.Measure))
 	}
-	return fmt.Sprintf("keep what you have: nothing is better than %s. The best other policy (%s) has %s %s.", out.Against, out.Test[1].Policy, out.Saving.text(), out.Measure)
+	return fmt.Sprintf("keep what you have: nothing is clearly better than %s. The best other policy (%s) has %s, too little to be sure.", out.Against, out.Test[1].Policy, out.Saving.text(out.Measure))
 }
 
-func (i *Interval) text() string {
-	return fmt.Sprintf("%s %% ± %s", sheet.Figure(i.Mean, 1, false), sheet.Figure((i.High-i.Low)/2, 1, false))
+// opposites are the words for a saving below 0.
+var opposites = strings.NewReplacer("fewer ", "more ", "lower ", "higher ", "less ", "more ")
+
+// text is the saving in words of a measure.
+func (i *Interval) text(measure string) string {
+	mean := i.Mean
+	if mean < 0 {
+		mean, measure = -mean, opposites.Replace(measure)
+	}
+	text := sheet.Figure(mean, 1, false) + " %"
+	if i.known() {
+		text += " ± " + sheet.Figure((i.High-i.Low)/2, 1, false)
+	}
+	return text + " " + measure
 }
 
 // Table writes the verdict and the figures behind it.
@@ -73,7 +97,7 @@ func (out *Result) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, out.Sentence())
 	if len(out.Validation) > 0 {
-		fmt.Fprintf(&b, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval.\n", out.Parts, out.Against, strings.TrimPrefix(strings.TrimPrefix(out.Measure, "fewer "), "lower "))
+		fmt.Fprintf(&b, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval where several days judge.\n", out.Parts.text(), out.Against, strings.TrimPrefix(strings.TrimPrefix(out.Measure, "fewer "), "lower "))
 		for _, t := range out.tables() {
 			t.Columns[0].Head = t.Title
 			b.WriteString("\n")
@@ -119,7 +143,12 @@ func (out *Result) tables() (list []sheet.Table) {
 }
 
 func (r *Row) cells() []string {
-	digits := func(v float64) string { return sheet.Figure(v, 2, false) }
+	digits := func(v float64) string {
+		if math.IsNaN(v) {
+			return ""
+		}
+		return sheet.Figure(v, 2, false)
+	}
 	name := r.Policy
 	if r.Chosen {
 		name += " *"
@@ -134,8 +163,8 @@ func (r *Row) cells() []string {
 // Report describes the result.
 func (out *Result) Report() *sheet.Report {
 	results := sheet.Section{Tables: out.tables(), Notes: out.Notes}
-	if out.Parts != "" {
-		results.About = out.Parts + "."
+	if out.Parts.Choose != "" {
+		results.About = out.Parts.text() + "."
 	}
 	return &sheet.Report{
 		Title: "A policy for one’s own cluster", Summary: out.Sentence(),

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -41,11 +42,14 @@ func leaves(t *trace.Trace) bool {
 }
 
 // divide cuts the history into whole days and shares them out: half of them train, and the last fifth
-// tests. Of two days the first chooses, the second tests; a single day does both; then built days
-// train. Without a whole day in which something leaves all days are built. With [Config.Choose] the
-// last days choose, and none tests.
+// tests. Of two days the first chooses, the second tests; a single day does both, in other draws; then
+// built days train. Without a whole day in which something leaves all days are built. With
+// [Config.Choose] the last days choose, and none tests.
 func (r *run) divide() error {
-	days := r.days()
+	days, err := r.days()
+	if err != nil {
+		return err
+	}
 	if len(days) == 0 {
 		if slices.ContainsFunc(r.traces, sized.BySize) {
 			return &nothingError{"no whole day is recorded, and only recorded use shows the risk of nodes above capacity"}
@@ -60,17 +64,25 @@ func (r *run) divide() error {
 	}
 	s := &r.split
 	s.train, s.validate, s.test = stretch(days[:max(0, training)]), stretch(days[max(0, training):max(1, n-testing)]), stretch(days[n-testing:])
-	if len(s.train) == 0 {
+	if len(s.train) == 0 && r.cfg.Seeds > 0 {
 		s.train = stretch(r.build(builtToTrain))
 	}
 	return nil
 }
 
-// days are the whole days of the traces, each of a trace's last with the rest that is no day.
-func (r *run) days() (list []span) {
+// again reports a history whose one day chooses and judges.
+func (r *run) again() bool {
+	return len(r.split.test) > 0 && r.split.test[0].from == r.split.validate[0].from && r.split.test[0].trace == r.split.validate[0].trace
+}
+
+// days are the whole days of the traces, each of a trace's last with the rest that is no day. Either every
+// trace has one, or a single trace has none.
+func (r *run) days() (list []span, err error) {
 	whole := fillUps(r.traces)
+	none := -1
 	for i, t := range r.traces {
 		if len(t.Events) == 0 {
+			none = i
 			continue
 		}
 		// Just after the last event, which the last day holds.
@@ -83,6 +95,9 @@ func (r *run) days() (list []span) {
 		if !leaves(t) {
 			n = 0
 		}
+		if n == 0 {
+			none = i
+		}
 		for d := range n {
 			from := start + float64(d)*day
 			until := from + day
@@ -92,18 +107,22 @@ func (r *run) days() (list []span) {
 			list = append(list, span{trace: i, from: from, until: until, marks: []float64{until}})
 		}
 	}
-	return list
+	if none >= 0 && len(r.traces) > 1 {
+		return nil, fmt.Errorf("trace %q holds no whole day in which pods leave: leave it out, or give it alone, and days are built from its pods", r.traces[none].Name)
+	}
+	return list, nil
 }
 
 // slack is the share of a day that the last one may lack.
 const slack = .05
 
-// build appends days to the traces that are built from the workloads of the last one.
+// build appends days to the traces that are built from the workloads of the last one, each with a built
+// day before it.
 func (r *run) build(n int) (list []span) {
 	last := r.traces[len(r.traces)-1]
 	for i := range n {
-		list = append(list, span{trace: len(r.traces), until: day, marks: []float64{day}})
-		r.traces = append(r.traces, generate.Day(last, r.cfg.Seed+uint64(i)))
+		list = append(list, span{trace: len(r.traces), from: day, until: 2 * day, marks: []float64{2 * day}})
+		r.traces = append(r.traces, generate.Days(last, r.cfg.Seed+uint64(i), 2))
 	}
 	return list
 }
@@ -128,9 +147,10 @@ func shuffle(seed uint64, order int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(order)))
 }
 
-// ledIn are windows that begin before their span, at most a day and in each order a forty-eighth of that later (where there
-// are four), and are measured from the span's beginning. The placement of the items of one instant is alike under all
-// policies: they differ after hours of arrivals and departures. A fill-up stays as it is.
+// ledIn are windows that begin a day before their span, in each order a forty-eighth of that later (where there are
+// four), and are measured from the span's beginning. The placement of the items of one instant is alike under all
+// policies: they differ by what a day of arrivals and departures leaves behind. A span that begins its history is led
+// in by a copy of itself (see [ledByItself]). A fill-up stays as it is.
 func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) []*trace.Trace {
 	var list []*trace.Trace
 	for _, s := range spans {
@@ -140,6 +160,10 @@ func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) 
 			continue
 		}
 		lead := min(day, s.from-t.Events[0].Time)
+		if lead == 0 {
+			list = append(list, ledByItself(t, s.from, s.until, rand.New(rand.NewPCG(seed, uint64(order)))))
+			continue
+		}
 		w := t.Window(s.from-lead+day*float64(order)/float64(12*orders), s.until, shuffle(seed, order))
 		w.MeasureFrom = max(w.MeasureFrom, s.from)
 		list = append(list, w)

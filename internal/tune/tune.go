@@ -47,7 +47,7 @@ type Result struct {
 	Reason  string         // why nothing was learned; "" if a comparison decided
 	Notes   []string
 	Measure string // the quantity saved
-	Parts   string // the hours of train, validation and test
+	Parts   Parts
 
 	target Target
 
@@ -56,6 +56,27 @@ type Result struct {
 
 	Candidates       []Entry
 	Validation, Test []Row
+}
+
+// Parts are the days that trained, chose and judged, in words; "" = none.
+type Parts struct {
+	Train  string `json:"train"`
+	Choose string `json:"choose"`
+	Judge  string `json:"judge"`
+	// Exposure is how the days that judge differ from the others.
+	Exposure string `json:"exposure"`
+}
+
+// text is one sentence of the parts.
+func (p *Parts) text() string {
+	text := "Chosen on " + p.Choose
+	if p.Train != "" {
+		text = "Trained on " + p.Train + ", chosen on " + p.Choose
+	}
+	if p.Judge != "" {
+		text += ", judged on " + p.Judge
+	}
+	return text
 }
 
 // run is one tuning.
@@ -71,8 +92,11 @@ type run struct {
 	out             Result
 }
 
-// variants is the number of replays that judge a recorded part.
-const variants = 2
+// variants is the number of replays that judge a recorded part, and variantsOfOne that of a part of one day.
+const (
+	variants      = 2
+	variantsOfOne = 4
+)
 
 // Run learns a policy, judges it and chooses.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
@@ -96,17 +120,25 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return &r.out, r.searchPrice(ctx)
 }
 
-// orders is the number of replays that judge a part (see [ledIn]): one of built days, each of which is a
-// draw of its own.
-func (r *run) orders(part []span) int {
-	if r.isBuilt(part) {
-		return 1
+// draws are the replays that judge a part (see [ledIn]): one of built days, each of which is a draw of its
+// own. A day that both chooses and judges does so in different draws.
+func (r *run) draws(part []span) (d draws) {
+	switch {
+	case r.isBuilt(part):
+		d.count = 1
+	case part[0].whole || len(part) > 1 || len(part[0].marks) > 1:
+		d.count = variants
+	default:
+		d.count = variantsOfOne
 	}
-	return variants
+	if r.again() && &part[0] == &r.split.test[0] {
+		d.first = d.count
+	}
+	return d
 }
 
 // isBuilt reports whether a part is of built days.
-func (r *run) isBuilt(part []span) bool { return part[0].trace >= len(r.cfg.Traces) }
+func (r *run) isBuilt(part []span) bool { return len(part) > 0 && part[0].trace >= len(r.cfg.Traces) }
 
 // trainAll trains every method with every seed on the train part.
 func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,7 @@ func lasting(hours float64) *trace.Trace {
 // divided is a run whose history is divided.
 func divided(t *testing.T, choose float64, traces ...*trace.Trace) *run {
 	t.Helper()
-	r := &run{cfg: Config{Traces: traces, Choose: choose, Seed: 1}, traces: slices.Clone(traces)}
+	r := &run{cfg: Config{Traces: traces, Choose: choose, Seed: 1, Seeds: 1}, traces: slices.Clone(traces)}
 	require.NoError(t, r.divide())
 	return r
 }
@@ -101,6 +102,20 @@ func TestDivide(t *testing.T) {
 	}
 	r := divided(t, 0, lasting(72))
 	require.Equal(t, "hours 48 to 71.8", r.hours(r.split.test))
+	r = &run{cfg: Config{Seed: 1}, traces: []*trace.Trace{lasting(24)}}
+	require.NoError(t, r.divide())
+	require.Empty(t, r.split.train, "nothing is trained")
+}
+
+// TestMixedTraces: a trace without a whole day is not left out in silence beside others.
+func TestMixedTraces(t *testing.T) {
+	now, half := lasting(1), lasting(12)
+	now.Initial, now.Events = len(now.Requests), nil
+	now.Name, half.Name = "now", "half"
+	for _, traces := range [][]*trace.Trace{{lasting(24), now}, {now, lasting(24)}, {lasting(48), half}, {half, half}, {now, now}} {
+		_, err := Run(t.Context(), Config{Traces: traces, Target: Live, InForce: "bestfit", Seed: 1, Workers: 1})
+		require.ErrorContains(t, err, "holds no whole day in which pods leave: leave it out, or give it alone")
+	}
 }
 
 // A cluster by what its pods use has no risk on days that were never recorded.
@@ -129,12 +144,22 @@ func TestAgainstInForce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, out.Better)
 	require.Equal(t, "worstfit", out.Against)
-	require.Equal(t, Interval{}, out.Validation[0].Saving, "the policy in force is the first row")
+	require.Zero(t, out.Validation[0].Saving.Mean, "the policy in force is the first row")
 	require.Equal(t, inForce, out.Validation[0].Kind)
 	chosen := slices.IndexFunc(out.Test, func(r Row) bool { return r.Chosen })
 	require.Positive(t, chosen)
-	require.Greater(t, out.Test[chosen].Saving.Low, 1.)
-	require.Equal(t, out.Test[chosen].Saving, *out.Saving)
+	require.Greater(t, out.Saving.Mean, 1.)
+	require.Equal(t, out.Test[chosen].Saving.Mean, out.Saving.Mean)
+	require.False(t, out.Saving.known(), "one day judges")
+	require.NotContains(t, out.Sentence(), "±")
+	require.Equal(t, Parts{Choose: "hours 0 to 24", Judge: "other draws of the same day", Exposure: "the same day, other draws"}, out.Parts)
+	require.Contains(t, out.Sentence(), "It was judged on other draws of the same day, not on later days.")
+	require.NotEqual(t, out.Validation[0].CostHours, out.Test[0].CostHours)
+	var page strings.Builder
+	require.NoError(t, out.Table(&page))
+	require.Contains(t, page.String(), "\nChosen on hours 0 to 24, judged on ")
+	require.NotContains(t, page.String(), "NaN")
+	require.NotContains(t, page.String(), "Trained")
 
 	best := out.Test[chosen].Policy
 	if out.Object != nil { // a file of the rule or a shipped one
@@ -149,12 +174,13 @@ func TestAgainstInForce(t *testing.T) {
 	require.Empty(t, again.Chosen)
 	require.Nil(t, again.Object)
 	require.Equal(t, best, again.Against)
-	require.Regexp(t, "^keep what you have: nothing is better than .*The best other policy ", again.Sentence())
+	require.Regexp(t, "^keep what you have: nothing is (clearly )?better than .*The best other policy ", again.Sentence())
 	require.Len(t, again.Test, 2)
 	require.True(t, again.Test[0].Chosen)
 	text, err := json.Marshal(again)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"verdict":"no better","chosen":"","against":`)
+	require.Regexp(t, `"saving_percent":{"mean":[-0-9.e]+,"low":null,"high":null},"parts":{"train":"","choose":"hours 0 to 24","judge":"other draws of the same day","exposure":"the same day, other draws"}`, string(text))
 }
 
 // TestSnapshotAlone: from a snapshot, in which nothing comes and goes, days are built, and on them the
@@ -165,8 +191,12 @@ func TestSnapshotAlone(t *testing.T) {
 	cfg := Config{Traces: []*trace.Trace{&now}, Target: Live, InForce: "worstfit", Seed: 1, Workers: 2, Name: "p"}
 	out, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
-	require.Equal(t, "Trained on 8 built days, chosen on 5 built days, judged on 3 built days", out.Parts)
+	require.Equal(t, Parts{Train: "8 built days", Choose: "5 built days", Judge: "3 built days", Exposure: "built days"}, out.Parts)
 	require.True(t, out.Better)
+	require.Contains(t, out.Sentence(), "It was judged on 3 built days, not on later days.")
+	if out.Object != nil {
+		require.Equal(t, "built days", out.Object.Spec.Provenance["tune"].(map[string]any)["exposure"])
+	}
 	require.Greater(t, out.Saving.Mean, 3.)
 	cfg.InForce = "bestfit"
 	out, err = Run(t.Context(), cfg)
@@ -180,7 +210,7 @@ func TestBest(t *testing.T) {
 	k0, k1 := rule.BestFit{}, forecasting{rule.BestFit{}}
 	of := func(values ...float64) (l losses) {
 		for _, v := range values {
-			l = append(l, []loss{{cost: v}})
+			l = append(l, []loss{{cost: v}}, []loss{{cost: v}})
 		}
 		return l
 	}
@@ -196,7 +226,9 @@ func TestBest(t *testing.T) {
 		"the most":                 {[]*candidate{{policy: k0}, {policy: k0}, {policy: k0}}, []losses{of(98), of(97), of(97.5)}, 2},
 		"its pods wait":            {[]*candidate{{policy: k0}, {policy: k0}}, []losses{waits, of(95)}, 2},
 		"a forecast, sure":         {[]*candidate{{kind: trained, policy: k0}, {kind: trained, policy: k1}}, []losses{of(98), of(90)}, 2},
-		"a forecast beside a rule": {[]*candidate{{policy: k0}, {policy: k0}}, []losses{of(101), of(102)}, 0},
+		"all are worse":            {[]*candidate{{policy: k0}, {policy: k0}}, []losses{of(101), of(102)}, 0},
+		"a forecast beside a rule": {[]*candidate{{policy: k0}, {kind: trained, policy: k1}}, []losses{of(98), {{{cost: 100}}, {{cost: 90}}}}, 1},
+		"it costs the same":        {[]*candidate{{policy: k0}}, []losses{of(100)}, 0},
 	} {
 		r := &run{cfg: Config{Seed: 1}}
 		j := judged{all: append([]*candidate{{policy: k0}}, tc.all...), lost: append([]losses{of(100)}, tc.lost...)}
@@ -206,6 +238,83 @@ func TestBest(t *testing.T) {
 	j := judged{all: []*candidate{{policy: k0}, {kind: trained, policy: k0}, {kind: trained, policy: k1}}, lost: []losses{of(100, 100, 100), of(95, 95, 95), of(80, 96, 96)}}
 	require.Equal(t, 1, r.best(&j, 1, 0, 1), "better in one day of three only")
 	require.Equal(t, 0, r.best(&j, 1, 0, 20))
+	j.lost = []losses{{{{cost: 100}}}, {{{cost: 98}}}, {{{cost: 97.5}}}}
+	require.Equal(t, 1, r.best(&j, 1, 0, 1), "one day does not show that a forecast is surely better")
+	j.lost[2][0][0].cost = 96
+	require.Equal(t, 2, r.best(&j, 1, 0, 1), "but by the margin")
+}
+
+// TestBetter: where one day or built days judge, a policy needs the margin and no replay in which it costs more;
+// where days judge, the whole interval.
+func TestBetter(t *testing.T) {
+	of := func(days ...[]float64) (l losses) {
+		for _, orders := range days {
+			var day []loss
+			for _, v := range orders {
+				day = append(day, loss{cost: v, refused: v})
+			}
+			l = append(l, day)
+		}
+		return l
+	}
+	recorded, built := []span{{}}, []span{{trace: 1}}
+	for name, tc := range map[string]struct {
+		part []span
+		m    measure
+		lost losses
+		want bool
+	}{
+		"one day":                    {recorded, byCost, of([]float64{98, 98}), true},
+		"less than the margin":       {recorded, byCost, of([]float64{99.5, 99.5}), false},
+		"one draw of two is worse":   {recorded, byCost, of([]float64{90, 101}), false},
+		"left out, one day":          {recorded, byLeftOut, of([]float64{80, 80}), true},
+		"left out, too few less":     {recorded, byLeftOut, of([]float64{95, 95}), false},
+		"left out, a worse draw":     {recorded, byLeftOut, of([]float64{20, 101}), false},
+		"two days":                   {recorded, byCost, of([]float64{99.5}, []float64{99.5}), true},
+		"two days, one worse":        {recorded, byCost, of([]float64{90}, []float64{101}), false},
+		"built days":                 {built, byCost, of([]float64{96}, []float64{96}), true},
+		"built days, too little":     {built, byCost, of([]float64{98}, []float64{98}), false},
+		"built days, one is dearer":  {built, byCost, of([]float64{80}, []float64{101}), false},
+		"built days, few left out":   {built, byLeftOut, of([]float64{96}, []float64{96}), false},
+		"built days, none left out":  {built, byLeftOut, of([]float64{0}, []float64{0}), true},
+		"built days, all left alike": {built, byLeftOut, of([]float64{100}, []float64{100}), false},
+	} {
+		r := &run{cfg: Config{Seed: 1, Traces: []*trace.Trace{nil}}, measure: tc.m}
+		base := make(losses, len(tc.lost))
+		for day := range base {
+			for range tc.lost[day] {
+				base[day] = append(base[day], loss{cost: 100, refused: 100})
+			}
+		}
+		require.Equal(t, tc.want, r.better(&judged{all: make([]*candidate, 2), lost: []losses{base, tc.lost}}, 1, tc.part), name)
+	}
+}
+
+// TestLeaveOut: one candidate whose risk is not known does not fail the others; the policy in force does.
+func TestLeaveOut(t *testing.T) {
+	unknown, other := &unknownRisk{errors.New("use is known for 60 % of the node-time")}, errors.New("broken")
+	all := []*candidate{{name: "now", kind: inForce}, {name: "nextfit", kind: builtIn}}
+	require.NoError(t, leaveOut(all, []error{nil, unknown}))
+	require.ErrorIs(t, leaveOut(all, []error{nil, other}), other)
+	require.ErrorIs(t, leaveOut(all, []error{unknown, nil}), unknown)
+	all[1].prefers = true
+	require.ErrorIs(t, leaveOut(all, []error{nil, unknown}), unknown, "a price is of all settings")
+}
+
+// TestVerdictText: no sentence praises a policy that it does not choose, and one day has no interval.
+func TestVerdictText(t *testing.T) {
+	one := func(mean float64) *Interval { return &Interval{mean, math.NaN(), math.NaN()} }
+	later := Parts{Judge: "hours 24 to 48", Exposure: "later days"}
+	rows := []Row{{Policy: "learned"}, {Policy: "bestfit"}}
+	for want, out := range map[string]Result{
+		"keep what you have: nothing is clearly better than learned. The best other policy (bestfit) has 0.4 % fewer node-hours, too little to be sure.": {Saving: one(.4), Test: rows, Measure: "fewer node-hours", Parts: later},
+		"keep what you have: nothing is better than learned. The best other policy (bestfit) has 1.2 % ± 0.5 higher cost of nodes.":                      {Saving: &Interval{-1.2, -1.7, -.7}, Test: rows, Measure: "lower cost of nodes", Parts: later},
+		"worth it: 2.0 % fewer node-hours than learned. It was judged on 3 built days, not on later days.":                                               {Better: true, Saving: one(2), Test: rows, Measure: "fewer node-hours", Parts: Parts{Judge: "3 built days", Exposure: "built days"}},
+		"use the rule worstfit: 2.0 % ± 0.5 less demand left out than learned.":                                                                          {Better: true, Rule: "worstfit", Saving: &Interval{2, 1.5, 2.5}, Test: rows, Measure: "less demand left out", Parts: later},
+	} {
+		out.Against = "learned"
+		require.Equal(t, want, out.Sentence())
+	}
 }
 
 // forecasting is a policy that uses a forecast.
@@ -225,7 +334,7 @@ func TestFillUps(t *testing.T) {
 	cfg := Config{Traces: history, Target: Live, InForce: "bestfit", Evaluations: 20, Seeds: 1, Seed: 1, Workers: 1, Name: "p"}
 	out, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
-	require.Equal(t, "Trained on trace 1, trace 2, chosen on trace 3, judged on trace 4", out.Parts)
+	require.Equal(t, Parts{"trace 1, trace 2", "trace 3", "trace 4", "later days"}, out.Parts)
 	require.Equal(t, "fewer nodes", out.Measure)
 	require.True(t, out.Better, "Best-Fit needs a fifth more")
 	run, err := cerebro.NewReplayer(history[2]).Run(rule.BestFit{}, cerebro.Options{})
@@ -257,7 +366,7 @@ func TestDaysAddUp(t *testing.T) {
 	s := divided(t, 0, tr).split
 	c := candidate{name: "bestfit", policy: rule.BestFit{}}
 	const orders = 4
-	found, err := judge(t.Context(), []*trace.Trace{tr}, s.validate, []*candidate{&c, &c}, orders, 1, 2)
+	found, err := judge(t.Context(), []*trace.Trace{tr}, s.validate, []*candidate{&c, &c}, draws{count: orders}, 1, 2)
 	require.NoError(t, err)
 	require.Equal(t, found[0], found[1])
 	require.Len(t, found[0], 2)
@@ -275,7 +384,7 @@ func TestDaysAddUp(t *testing.T) {
 		require.InEpsilon(t, run.CostSeconds, sum, 1e-12)
 	}
 	first := ledIn([]*trace.Trace{tr}, s.train, 1, 1, orders)[0]
-	require.Equal(t, []float64{hour / 2, hour/2 + trace.Settling}, []float64{first.Events[0].Time, first.MeasureFrom}, "nothing leads in the first day")
+	require.Equal(t, []float64{-day, trace.Settling}, []float64{first.Events[0].Time, first.MeasureFrom}, "a copy leads in the first day")
 }
 
 // The interval of a paired difference is narrow where blocks differ and policies do not.
