@@ -54,12 +54,14 @@ func (r *run) least(part []span) float64 {
 
 // judged are candidates with their losses on a part. The policy in force is the first.
 type judged struct {
-	all  []*candidate
-	lost []losses
+	all   []*candidate
+	lost  []losses
+	built bool // on built days, which do not show how recorded ones differ
 }
 
 // judge adds candidates to those that are judged on a part.
 func (r *run) judge(ctx context.Context, j *judged, part []span, list ...*candidate) error {
+	j.built = r.isBuilt(part)
 	lost, err := judge(ctx, r.traces, part, list, r.draws(part), r.cfg.Seed, r.cfg.Workers)
 	if err != nil {
 		return err
@@ -76,7 +78,11 @@ func (r *run) judge(ctx context.Context, j *judged, part []span, list ...*candid
 
 // saving is that of one candidate over another.
 func (r *run) saving(j *judged, own, other int) Interval {
-	return r.measure.saving(j.lost[own], j.lost[other], r.cfg.Seed)
+	s := r.measure.saving(j.lost[own], j.lost[other], r.cfg.Seed)
+	if j.built {
+		s.Low, s.High = math.NaN(), math.NaN()
+	}
+	return s
 }
 
 // allowed reports whether a policy lets items wait no longer than the policy in force, and puts
@@ -114,7 +120,7 @@ func (r *run) better(j *judged, own int, part []span) bool {
 	switch {
 	case !r.allowed(j.lost[own], j.lost[0]):
 		return false
-	case r.isBuilt(part) || !s.known():
+	case !s.known():
 		return s.Mean >= r.least(part) && r.measure.clear(j.lost[own], j.lost[0])
 	}
 	return s.Low > 0

@@ -54,7 +54,7 @@ func (r *run) exposure() string {
 	return "later days"
 }
 
-// what returns the measure in plain words.
+// what is the measure in plain words.
 func (r *run) what() string {
 	whole := fillUps(r.traces)
 	switch {

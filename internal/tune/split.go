@@ -64,7 +64,10 @@ func (r *run) divide() error {
 	}
 	s := &r.split
 	s.train, s.validate, s.test = stretch(days[:max(0, training)]), stretch(days[max(0, training):max(1, n-testing)]), stretch(days[n-testing:])
-	if len(s.train) == 0 && r.cfg.Seeds > 0 {
+	switch {
+	case r.cfg.Seeds == 0:
+		s.train = nil
+	case len(s.train) == 0:
 		s.train = stretch(r.build(builtToTrain))
 	}
 	return nil
@@ -149,7 +152,7 @@ func shuffle(seed uint64, order int) *rand.Rand {
 
 // ledIn are windows that begin a day before their span, in each order a forty-eighth of that later (where there are
 // four), and are measured from the span's beginning. The placement of the items of one instant is alike under all
-// policies: they differ by what a day of arrivals and departures leaves behind. A span that begins its history is led
+// policies: they differ by the gaps that a day of arrivals and departures leaves. A span that begins its history is led
 // in by a copy of itself (see [ledByItself]). A fill-up stays as it is.
 func ledIn(traces []*trace.Trace, spans []span, seed uint64, order, orders int) []*trace.Trace {
 	var list []*trace.Trace
