@@ -48,8 +48,9 @@ dir=out/demo
 rm -rf "$dir"
 mkdir -p "$dir"
 
-say "the bill of a cluster: sigma savings --from docs/examples/messy.json.gz"
-"$sigma" savings --from docs/examples/messy.json.gz --quiet --report "$dir/savings.html" | tee "$dir/savings.txt"
+bill=docs/examples/messy.json.gz,docs/examples/messy.csv.gz
+say "the bill of a cluster: sigma savings --from $bill"
+"$sigma" savings --from "$bill" --quiet --report "$dir/savings.html" | tee "$dir/savings.txt"
 
 say "a Kubernetes cluster with roll-outs, daily scaling and jobs, as three kinds of fleet"
 for fleet in $fleets; do

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/sigma-scheduler/sigma/internal/sheet"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // A verdict is the head of a page: whether the subject is worth its while, in a sentence, and the next step.
@@ -96,7 +96,7 @@ func moneyText(list []Comparison, r, against *Result, sign float64) string {
 func next(list []Comparison, paths []string, subject, free *Result, worth int) (text, command string) {
 	var traces strings.Builder
 	for _, path := range paths {
-		traces.WriteString(" --trace " + shellWord(path))
+		traces.WriteString(" --trace " + shellword.Quote(path))
 	}
 	tune := "sigma tune" + traces.String() + " --out policy.yaml"
 	file := strings.HasSuffix(subject.Policy, ".yaml")
@@ -106,7 +106,7 @@ func next(list []Comparison, paths []string, subject, free *Result, worth int) (
 	}
 	switch {
 	case worth > 0 && file:
-		return "Apply it; it begins in shadow, where it decides nothing:", "kubectl apply -f " + shellWord(subject.Policy)
+		return "Apply it; it begins in shadow, where it decides nothing:", "kubectl apply -f " + shellword.Quote(subject.Policy)
 	case worth > 0:
 		return "Learn a policy from these days, which may save more:", tune
 	case free != nil && worth < 0:
@@ -114,18 +114,7 @@ func next(list []Comparison, paths []string, subject, free *Result, worth int) (
 	case free != nil:
 		return "Learn a policy from recorded days, which says whether it is worth it:", tune
 	}
-	return "Compare with a policy that was learned:", "sigma compare" + traces.String() + " --policy " + shellWord("current,"+subject.Policy+",learned")
-}
-
-// shellWord quotes a word that a shell would split or expand.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:,+=@%", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return "Compare with a policy that was learned:", "sigma compare" + traces.String() + " --policy " + shellword.Quote("current,"+subject.Policy+",learned")
 }
 
 // contenders are the best learned policy, the best rule that is free and the present placement, of those that all

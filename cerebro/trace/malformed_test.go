@@ -49,6 +49,9 @@ var malformedTraces = map[string]malformed{
 	"NaN measureFrom":      {"trace.yaml", "measureFrom: 5", "measureFrom: .nan", `trace.yaml:5: measureFrom: ".nan": not a finite decimal number`},
 	"source a text":        {"trace.yaml", "{seed: 1}", "here", "trace.yaml:6: source: want a mapping"},
 	"alias":                {"trace.yaml", "{seed: 1}", "{a: &a 1, b: *a}", "trace.yaml:6: source: b: anchors and aliases are not supported"},
+	"currency with codes":  {"trace.yaml", "{seed: 1}", `{currency: "USD\x1b[2J"}`, "trace.yaml: source.currency: want a currency of at most 8 signs without spaces, such as USD"},
+	"currency too long":    {"trace.yaml", "{seed: 1}", "{currency: simoleons}", "trace.yaml: source.currency: want a currency of at most 8 signs"},
+	"currency a number":    {"trace.yaml", "{seed: 1}", "{currency: 1}", "trace.yaml: source.currency: want a currency of at most 8 signs"},
 	"infinite source":      {"trace.yaml", "{seed: 1}", "{a: .inf}", `trace.yaml:6: source: a: ".inf": not finite`},
 
 	// machines.csv.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 // A NodePrice is the hourly price of nodes of an instance type, a capacity type and a region;
@@ -16,6 +17,11 @@ type NodePrice struct {
 }
 
 var nodePriceColumns = []string{"instance_type", "capacity_type", "region", "price_per_hour", "currency"}
+
+const wantCurrency = "want a currency of at most 8 signs without spaces, such as USD"
+
+// currencies fit on a line of figures, and steer no terminal.
+var currencies = regexp.MustCompile(`^[\pL\pN\pP\pS]{0,8}$`)
 
 // ReadNodePrices reads a file of node prices: CSV with the columns instance_type, capacity_type (on-demand,
 // spot or reserved), region, price_per_hour (more than 0) and optionally currency, the same in all lines.
@@ -55,7 +61,9 @@ func ReadNodePrices(path string) (list []NodePrice, currency string, err error) 
 			return nil, "", rows.badf(price, "want more than 0")
 		}
 		if c := rows.field(label); len(list) == 0 {
-			currency = c
+			if currency = c; !currencies.MatchString(c) {
+				return nil, "", rows.badf(label, wantCurrency)
+			}
 		} else if c != currency {
 			return nil, "", rows.badf(label, "the lines before have %q; want one currency", currency)
 		}

@@ -39,6 +39,8 @@ func TestReadNodePrices(t *testing.T) {
 		header + "x,,,-1,EUR\n":                                `prices.csv:2: price_per_hour "-1": negative`,
 		header + "x,,,1 EUR,EUR\n":                             `prices.csv:2: price_per_hour "1 EUR": `,
 		header + "x,,,1,EUR\ny,,,1,USD\n":                      `prices.csv:3: currency "USD": the lines before have "EUR"; want one currency`,
+		header + "x,,,1,EU R\n":                                `prices.csv:2: currency "EU R": want a currency of at most 8 signs`,
+		header + "x,,,1,\x1b[31mEUR\n":                         `want a currency of at most 8 signs`,
 		header + "x,,,1,EUR\ny,,,1,\n":                         `prices.csv:3: currency "": the lines before have "EUR"`,
 		header + "x,Spot,,1,EUR\n":                             `prices.csv:2: capacity_type "Spot": want on-demand, spot, reserved or nothing`,
 		header + "x,spot,eu,1,EUR\ny,,,1,EUR\nx,spot,eu,2,EUR": `prices.csv:4: line 2 is for the same nodes`,

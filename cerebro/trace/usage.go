@@ -164,6 +164,18 @@ const maxUsageRow = 16 << 20 // a year of minutes has 4 MiB
 
 // readUsage reads usage.csv.gz of at most limit bytes when unpacked.
 func readUsage(t *Trace, r io.Reader, limit int64) (*Usage, error) {
+	return readSeries(t, usageFile, r, limit, nil)
+}
+
+// ReadUsage reads a file of the form of usage.csv.gz, of at most limit bytes when unpacked. It may have other apps than
+// the trace: others is the number of their series.
+func ReadUsage(t *Trace, file string, r io.Reader, limit int64) (u *Usage, others int, err error) {
+	u, err = readSeries(t, file, r, limit, &others)
+	return u, others, err
+}
+
+// readSeries reads the series of a file. With others it counts those of unknown apps, which are an error without.
+func readSeries(t *Trace, usageFile string, r io.Reader, limit int64, others *int) (*Usage, error) {
 	unpacked, err := Unpack(r, limit)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", usageFile, err)
@@ -199,6 +211,10 @@ func readUsage(t *Trace, r io.Reader, limit int64) (*Usage, error) {
 			if !slices.Equal(record, usageColumns) {
 				return nil, fmt.Errorf("%s:1: header %q: want %q", usageFile, strings.Join(record, ","), strings.Join(usageColumns, ","))
 			}
+			continue
+		}
+		if _, known := d.apps[record[usageApp]]; !known && others != nil {
+			*others++
 			continue
 		}
 		s, field, err := d.row(record)

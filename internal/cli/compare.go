@@ -142,7 +142,8 @@ func (f *compareFlags) check(cmd *cobra.Command) (catalog compare.Catalog, err e
 	if !cmd.Flags().Changed("repack") {
 		o.Repack = slices.Contains(f.names, compare.Current) && !cmd.Flags().Changed("present")
 	}
-	o.Curves, o.Stay = f.curve != "", cmd.Flags().Changed("present")
+	o.Present = cmd.Flags().Changed("present")
+	o.Curves, o.Stay = f.curve != "", o.Present
 	if f.page != "" {
 		o.Samples, o.Layouts = samples, true
 	}

@@ -61,9 +61,22 @@ func TestOwnClusterExample(t *testing.T) {
 func TestFrontPageShowsTheBill(t *testing.T) {
 	t.Chdir("../..")
 	var out, errs bytes.Buffer
-	code := run(t.Context(), []string{"savings", "--from", "docs/examples/messy.json.gz"}, &out, &errs)
+	code := run(t.Context(), []string{"savings", "--from", "docs/examples/messy.json.gz,docs/examples/messy.csv.gz"}, &out, &errs)
 	require.Equal(t, exitOK, code, errs.String())
 	require.Contains(t, readText(t, "README.md"), "<!-- demo:savings -->\n\n```\n"+out.String()+"```\n\n<!-- demo:end -->\n")
+}
+
+// docs/whatif.md shows an answer as it is.
+func TestWhatifExample(t *testing.T) {
+	page := readText(t, "../../docs/whatif.md")
+	command := regexp.MustCompile(`(?m)^sigma (whatif .*)$`).FindStringSubmatch(page)
+	require.Len(t, command, 2)
+	t.Chdir("../..")
+	var out, errs bytes.Buffer
+	require.Equal(t, exitOK, run(t.Context(), strings.Fields(command[1]), &out, &errs), errs.String())
+	table, _, found := strings.Cut(out.String(), "\n\n")
+	require.True(t, found)
+	require.Contains(t, page, "```\n"+table+"\n```\n")
 }
 
 // docs/flow-simulate.md shows a comparison of orders of flows, and its sizes, as they are.

@@ -45,9 +45,9 @@ spread.
 With --pod, explain reads a cluster as "sigma snapshot" does and says where the pod
 would go now. For a pod that waits it says why; a pod on a node is treated as if it
 arrived now. The policy is the PlacementPolicy named by --policy-name, or the one given
-by --policy. With --log, explain takes the pod's latest decision from a scheduler's
-decision log, with the state and the policy of that moment. A log of several files is
-given in order.
+by --policy; where the cluster has none, kube-scheduler's leastallocated. With --log,
+explain takes the pod's latest decision from a scheduler's decision log, with the state
+and the policy of that moment. A log of several files is given in order.
 
 ` + policiesHelp,
 		Example: `  sigma explain --trace small-1 --policy learned --request r00003

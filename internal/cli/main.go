@@ -14,6 +14,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // Exit codes.
@@ -51,7 +52,7 @@ func Main(p Program) {
 
 // Run returns the exit code.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	app := &app{program: p, stdout: stdout, stderr: stderr}
+	app := &app{program: p, stdout: shellword.Writer{Out: stdout}, stderr: shellword.Writer{Out: stderr}}
 	root := app.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -63,7 +64,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 		err = interrupted("nothing was written")
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+		fmt.Fprintf(app.stderr, "%s: %v\n", root.Name(), err)
 	}
 	var usage *usageError
 	switch {

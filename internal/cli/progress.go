@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sigma-scheduler/sigma/internal/plural"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // A progress shows how far a long command is: one line that it overwrites on a
@@ -41,16 +42,24 @@ const (
 // newProgress prepares the progress of a number of units, "trace" or "replay".
 // end must be called.
 func (a *app) newProgress(total int, unit string, quiet bool) *progress {
-	out := a.stderr
+	out := uncleaned(a.stderr)
 	if quiet {
 		out = nil
 	}
 	return startProgress(out, terminalWidth(a.stderr), total, unit)
 }
 
+// uncleaned is the writer behind one that cleans: control characters are the caller's own.
+func uncleaned(out io.Writer) io.Writer {
+	if w, ok := out.(shellword.Writer); ok {
+		return w.Out
+	}
+	return out
+}
+
 // terminalWidth is the width of a terminal, 0 when out is not one.
 func terminalWidth(out io.Writer) int {
-	file, ok := out.(*os.File)
+	file, ok := uncleaned(out).(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0
 	}
@@ -121,7 +130,7 @@ func (p *progress) show() {
 	if p.stop == nil {
 		return
 	}
-	text := p.text(time.Since(p.began))
+	text := shellword.Clean(p.text(time.Since(p.began)))
 	if p.width == 0 {
 		fmt.Fprintln(p.out, text)
 		return

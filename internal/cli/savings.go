@@ -15,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/durable"
 	"github.com/sigma-scheduler/sigma/internal/savings"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 	"github.com/sigma-scheduler/sigma/internal/usage"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
@@ -45,6 +46,7 @@ cost that is proven add up to the cost. Prices are those of "sigma snapshot".`,
   sigma savings --context production --prices prices.csv
   sigma savings --prometheus http://localhost:9090
   sigma savings --from cluster.json.gz --report savings.html
+  sigma savings --from cluster.json.gz,usage.csv.gz
   sigma savings --trace snap --format json`,
 		Args: dumpArgs,
 		RunE: a.do(func(cmd *cobra.Command, args []string) error {
@@ -108,7 +110,7 @@ func (a *app) save(ctx context.Context, f savingsFlags) error {
 	if f.format == "json" {
 		return a.json(bill)
 	}
-	return bill.Print(a.stdout, terminalWidth(a.stdout) > 0 && os.Getenv("NO_COLOR") == "")
+	return bill.Print(uncleaned(a.stdout), terminalWidth(a.stdout) > 0 && os.Getenv("NO_COLOR") == "")
 }
 
 // savingsTrace returns the trace of a flag, or of the cluster, with options that describe it.
@@ -118,7 +120,14 @@ func (a *app) savingsTrace(ctx context.Context, f savingsFlags) (*trace.Trace, s
 		return t, savings.Options{Source: savings.Source{Trace: f.path}}, err
 	}
 	show := a.newProgress(0, "object", f.quiet)
-	picture, err := f.cluster.read(ctx, f.from, func(objects int) { show.set(objects, "") })
+	dumps, use, err := usageOf(f.from)
+	if err != nil {
+		return nil, savings.Options{}, err
+	}
+	if use != "" && len(f.metrics.servers) > 0 {
+		return nil, savings.Options{}, usagef("--from %s has the use of pods: want no --prometheus", use)
+	}
+	picture, err := f.cluster.read(ctx, dumps, func(objects int) { show.set(objects, "") })
 	show.end()
 	if err != nil {
 		return nil, savings.Options{}, err
@@ -137,6 +146,12 @@ func (a *app) savingsTrace(ctx context.Context, f savingsFlags) (*trace.Trace, s
 	options := savings.Options{Source: savings.Source{Snapshot: f.snapshotCommand(), Prometheus: f.metrics.words()}, Notes: append(picture.Notes, notes...)}
 	for _, m := range picture.Missing {
 		options.Missing = append(options.Missing, m.Kind)
+	}
+	if err == nil && use != "" {
+		var note string
+		if note, err = snapshot.AddUsage(t, use, trace.DefaultUnpacked); note != "" {
+			options.Notes = append(options.Notes, note)
+		}
 	}
 	if err != nil || len(f.metrics.servers) == 0 {
 		return t, options, err
@@ -165,13 +180,13 @@ func (f *savingsFlags) snapshotCommand() string {
 	if slices.Contains(f.from, "-") {
 		words = append(words, "--from FILE") // the standard input is read once
 	} else if len(f.from) > 0 {
-		words = append(words, "--from "+savings.Quoted(strings.Join(f.from, ",")))
+		words = append(words, "--from "+shellword.Quote(strings.Join(f.from, ",")))
 	}
 	for _, flag := range []struct{ name, value string }{
 		{"kubeconfig", f.cluster.access.Kubeconfig}, {"context", f.cluster.access.Context}, {"prices", f.cluster.prices}, {"app-label", f.cluster.appLabel},
 	} {
 		if flag.value != "" {
-			words = append(words, fmt.Sprintf("--%s %s", flag.name, savings.Quoted(flag.value)))
+			words = append(words, fmt.Sprintf("--%s %s", flag.name, shellword.Quote(flag.value)))
 		}
 	}
 	if f.cluster.fleet != "open" {

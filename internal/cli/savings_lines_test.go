@@ -128,6 +128,27 @@ func TestLinesAreTheirCommands(t *testing.T) {
 	require.InDelta(t, b.Steps[2].Prints, printed(t, b.Steps[2].Command), .011, b.Steps[2].Command)
 }
 
+// The use of pods in a file beside a dump gives the line by use with its risk, and the commands print its figure.
+func TestUseBesideADump(t *testing.T) {
+	folder, err := filepath.Abs("../../docs/examples")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	from := filepath.Join(folder, "messy.json.gz") + "," + filepath.Join(folder, "messy.csv.gz")
+	b := parsed[aBill](t, outputOf(t, "savings", "--from", from, "--format", "json"))
+	use := b.Steps[2]
+	require.Equal(t, "usage", use.Cause)
+	require.NotNil(t, use.Money)
+	require.Positive(t, use.Money.Mean)
+	require.Contains(t, use.Risk, "cpu above capacity for ")
+	require.Contains(t, outputOf(t, "savings", "--from", from), "\n    risk: cpu above capacity ")
+	outputOf(t, typed(b.Snapshot)[1:]...)
+	for _, s := range b.Steps[:3] {
+		require.InDelta(t, s.Prints, printed(t, s.Command), .011, s.Command)
+	}
+	again := parsed[aBill](t, outputOf(t, "savings", "--trace", "snap", "--format", "json"))
+	require.Equal(t, use.Money, again.Steps[2].Money)
+}
+
 // One large node costs less than two small ones: the plan of the line prints its figure.
 func TestLineOfShapesIsItsCommand(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -22,6 +22,7 @@ type aBill struct {
 		Nodes   float64
 		Money   *struct{ Mean, Low, High float64 }
 		Bound   float64
+		Risk    string
 		Command string
 		Prints  float64 `json:"command_prints"`
 	}
@@ -31,8 +32,9 @@ type aBill struct {
 		Command string
 		Prints  float64 `json:"command_prints"`
 	}
-	Rest    float64
-	Pending []struct{ Count int }
+	Rest     float64
+	Snapshot string
+	Pending  []struct{ Count int }
 }
 
 func outputOf(t *testing.T, args ...string) string {

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/plural"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 	"github.com/sigma-scheduler/sigma/internal/usage/prometheus"
 	"github.com/sigma-scheduler/sigma/plugins/history"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
@@ -33,7 +35,7 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	addAccess(flags, &f.access)
 	flags.StringVar(&f.appLabel, "app-label", "", "label whose value is a pod's app (default: the pod's top controller)")
 	flags.StringVar(&f.fleet, "fleet", "open", "open: empty nodes stay empty as long as possible; fixed: all nodes are candidates")
-	flags.StringVar(&f.prices, "prices", "", "CSV of what nodes cost an hour: instance_type,capacity_type,region,price_per_hour[,currency] (default: their annotations, else built-in prices of a snapshot, else a linear model)")
+	flags.StringVar(&f.prices, "prices", "", "CSV of what nodes cost an hour: instance_type,capacity_type,region,price_per_hour[,currency] ; annotations of nodes are before it, and docs/prices.md has what is behind it")
 }
 
 func addAccess(flags *pflag.FlagSet, to *snapshot.Access) {
@@ -62,7 +64,8 @@ func (f *clusterFlags) check() error {
 // snapshotFlags are the flags of snapshot.
 type snapshotFlags struct {
 	cluster   clusterFlags
-	from      []string // dumps, in place of a cluster
+	from      []string // dumps, in place of a cluster, and a file of use
+	use       string   // that file; "" = none
 	out       string
 	scheduler string
 	maxGrace  time.Duration
@@ -94,7 +97,8 @@ With --from snapshot reads files in place of a cluster, .gz too, as written by
 
   ` + snapshot.DumpCommand + `
 
-of Kubernetes 1.28 to 1.37. Fewer kinds, more kinds and several files will do.
+of Kubernetes 1.28 to 1.37. Fewer kinds, more kinds and several files will do. A file whose
+name ends in .csv.gz has the use of pods, as docs/savings.md describes it.
 
 Then "sigma compare --trace DIR --policy current,bestfit,learned" says how many
 nodes the cluster uses, how many the same pods need under each policy, a bound that no
@@ -175,7 +179,7 @@ in .tar.gz is one file.`,
 
 // dumpFlag adds --from to a command that reads a cluster.
 func dumpFlag(cmd *cobra.Command, to *[]string) {
-	cmd.Flags().StringSliceVar(to, "from", nil, "read `FILE`s that kubectl get -o json wrote in place of a cluster; - is the standard input")
+	cmd.Flags().StringSliceVar(to, "from", nil, "read `FILE`s that kubectl get -o json wrote in place of a cluster, and a .csv.gz of what pods used (docs/savings.md); - is the standard input")
 	for _, other := range []string{"kubeconfig", "context"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
@@ -187,6 +191,26 @@ func dumpArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return noArgs(cmd, args)
+}
+
+// usageOf separates the file of use, by its name, from the dumps; "" = there is none.
+func usageOf(from []string) (dumps []string, use string, err error) {
+	for _, path := range from {
+		switch {
+		case strings.HasSuffix(path, ".csv"):
+			return nil, "", usagef("--from %s: want use packed: gzip %s", path, shellword.Quote(path))
+		case !strings.HasSuffix(path, ".csv.gz"):
+			dumps = append(dumps, path)
+		case use != "":
+			return nil, "", usagef("--from %s,%s: want one file of use", use, path)
+		default:
+			use = path
+		}
+	}
+	if use != "" && len(dumps) == 0 {
+		return nil, "", usagef("--from %s: want a dump beside the file of use", use)
+	}
+	return dumps, use, nil
 }
 
 // read reads the cluster or its dumps.
@@ -212,7 +236,12 @@ func (a *app) snap(ctx context.Context, f snapshotFlags) error {
 	}
 	show := a.newProgress(0, "object", f.quiet)
 	defer show.end()
-	picture, err := f.cluster.read(ctx, f.from, func(objects int) { show.set(objects, "") })
+	dumps, use, err := usageOf(f.from)
+	if err != nil {
+		return err
+	}
+	f.use = use
+	picture, err := f.cluster.read(ctx, dumps, func(objects int) { show.set(objects, "") })
 	show.end()
 	if err != nil {
 		return err
@@ -272,6 +301,15 @@ func (f *snapshotFlags) write(r *snapshot.Recorder) (notes []string, err error) 
 			return nil, err
 		}
 		notes = append(notes, more...)
+	}
+	if f.use != "" {
+		note, err := snapshot.AddUsage(t, f.use, trace.DefaultUnpacked)
+		if err != nil {
+			return nil, err
+		}
+		if note != "" {
+			notes = append(notes, note)
+		}
 	}
 	if f.record != nil {
 		if t, f.used, err = f.picture.ByUse(t, f.record, f.usage.options); err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sigma-scheduler/sigma/internal/savings"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 	"github.com/sigma-scheduler/sigma/internal/usage"
 	"github.com/sigma-scheduler/sigma/internal/usage/prometheus"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -38,9 +38,9 @@ func (f *prometheusFlags) check() error {
 
 // words are the flags in a command.
 func (f *prometheusFlags) words() string {
-	words := "--prometheus " + savings.Quoted(strings.Join(f.servers, ","))
+	words := "--prometheus " + shellword.Quote(strings.Join(f.servers, ","))
 	if f.match != "" {
-		words += " --prometheus-match " + savings.Quoted(f.match)
+		words += " --prometheus-match " + shellword.Quote(f.match)
 	}
 	return words
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 	"github.com/sigma-scheduler/sigma/internal/plural"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 	"github.com/sigma-scheduler/sigma/internal/train"
 	"github.com/sigma-scheduler/sigma/swarm"
 )
@@ -319,7 +320,11 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	}
 	fmt.Fprintf(a.stdout, "%s: %s after %s\n", f.out, found, plural.Of(last.Evaluations, "evaluation"))
 	if f.byUse {
-		fmt.Fprintf(a.stdout, "the traces count items at what they use; the machines of the policy and their risk: sigma compare --trace %s --policy bestfit,%s\n", strings.Join(f.paths, " --trace "), f.out)
+		traces := ""
+		for _, path := range f.paths {
+			traces += " --trace " + shellword.Quote(path)
+		}
+		fmt.Fprintf(a.stdout, "the traces count items at what they use; the machines of the policy and their risk: sigma compare%s --policy %s\n", traces, shellword.Quote("bestfit,"+f.out))
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type Options struct {
 	Once      bool          // do not replay again without preferences
 	Stay      bool          // items that a policy leaves out stay on their present machines, see [cerebro.Options.Stay]
 	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
+	Present   bool          // the traces are presents of a cluster: items that must not move are in placed.csv, and the others arrive
 	Samples   int           // points of the time series of the first order that counts; 0 = no series
 	Curves    bool          // record allocation against the arrived load
 	Layouts   bool          // keep the contents of the machines after a typical order of a trace

@@ -140,6 +140,16 @@ func TestCurrentNeedsPlaces(t *testing.T) {
 	require.EqualError(t, err, `policy current for trace "city": trace.yaml: source.placements: late: machine "n5": unknown machine`)
 }
 
+// The present of a cluster has only items that must not move in placed.csv: of machines that could be drained they say nothing.
+func TestNotesOfThePresent(t *testing.T) {
+	tr := city()
+	_, result := compareCity(t, tr, Options{Present: true}, "bestfit", Current)
+	notes := strings.Join(result.Notes, "\n")
+	require.NotContains(t, notes, "drained")
+	require.NotContains(t, notes, "--repack")
+	require.Regexp(t, `city: \d+ items?, which must not move, stays? under every policy; the others are placed again`, notes)
+}
+
 // Training on a repacked trace is not training on the trace as it stands.
 func TestExposureOfRepacked(t *testing.T) {
 	tr := city()

@@ -53,6 +53,10 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	if items == 1 {
 		the, are, them = "the item of placed.csv", "it is", "it"
 	}
+	if c.opt.Present {
+		r.add("%s: %s, which must not move, stay%s under every policy; the others are placed again", t.Name, plural.Of(items, "item"), map[bool]string{true: "s"}[items == 1])
+		return
+	}
 	switch {
 	case !c.opt.Repack:
 		r.add("%s: every policy leaves %s where %s; --repack places %s again", t.Name, the, are, them)

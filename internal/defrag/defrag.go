@@ -268,7 +268,11 @@ func reason(r *Result, opt Options, only bool, budget, least float64) string {
 	case r.Moves == 0:
 		return "no moves: no machine could be emptied"
 	case (opt.Machines > 0 || opt.UntilBound) && r.MachinesAfter > target:
-		return fmt.Sprintf("%d machines are not reached: the search ends at %d", target, r.MachinesAfter)
+		name := "the limit"
+		if opt.Machines > r.Bound {
+			name = "--machines"
+		}
+		return fmt.Sprintf("%s of %d is not reached: no more moves were found at %s", name, target, plural.Of(r.MachinesAfter, "machine"))
 	}
 	return ""
 }

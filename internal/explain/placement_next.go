@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -60,6 +61,7 @@ func larger(q *snapshot.Question) string {
 // next is the command that shows, or changes, the reason for which a pod waits.
 func next(q *snapshot.Question, v *Pod) string {
 	namespace, name, _ := strings.Cut(v.Pod, "/")
+	namespace, name = shellword.Quote(namespace), shellword.Quote(name)
 	nodes := map[string]int{} // by reason
 	for _, r := range v.Rejected {
 		nodes[r.Reason] += r.Machines
@@ -78,14 +80,14 @@ func next(q *snapshot.Question, v *Pod) string {
 		state := q.State.Columns()
 		for m := range int32(state.Size()) {
 			if key := q.MissingKey(q.State.NodeName(m)); key != "" && !strings.HasPrefix(key, "metadata.") {
-				return "kubectl get nodes -L " + key
+				return "kubectl get nodes -L " + shellword.Quote(key)
 			}
 		}
 		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key"
 	case nodes["condition"] > 0:
 		return "kubectl get nodes"
 	case len(q.Cordoned) > 0:
-		return "kubectl uncordon " + q.Cordoned[0]
+		return "kubectl uncordon " + shellword.Quote(q.Cordoned[0])
 	}
 	return fmt.Sprintf("kubectl -n %s describe pod %s", namespace, name)
 }

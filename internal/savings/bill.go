@@ -89,8 +89,9 @@ type Step struct {
 	// Remove has the nodes that hold no pods to move now: cordoned ones and those that are not well among them.
 	Remove []string `json:"remove,omitempty"`
 
-	text   string
-	advice string // on a setting; "" = none
+	text     string
+	advice   string // on a setting; "" = none
+	deletion string // the command that removes its nodes; "" = none
 }
 
 // name is the cause, with a name of its own for that of other instance types.
@@ -118,6 +119,8 @@ type ConstraintCost struct {
 
 	Command string `json:"command"`
 	Prints  Cents  `json:"command_prints"` // as that of a step
+
+	short string // a name of it for the screen, which commands take too
 }
 
 // Pending are pods that wait for the same reason.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // A relaxation removes constraints of one kind: all of them, or those of one group of apps.
@@ -67,8 +68,31 @@ func (b *builder) constraints(ctx context.Context) error {
 			}
 		}
 	}
+	b.shorten()
 	slices.SortStableFunc(b.bill.Constraint, func(x, y ConstraintCost) int { return cmp.Compare(y.Money, x.Money) })
 	return nil
+}
+
+// shorten names the constraints for the screen: by the short reason, where no other has the same.
+func (b *builder) shorten() {
+	count := map[string]int{}
+	for _, r := range b.named() {
+		count[short(r.what)]++
+	}
+	for i := range b.bill.Constraint {
+		c := &b.bill.Constraint[i]
+		if c.short = short(c.What); count[c.short] > 1 {
+			c.short = c.What
+		}
+	}
+}
+
+// named are all relaxations: of kinds, and of groups of apps.
+func (b *builder) named() (all []relaxation) {
+	for _, kind := range b.kinds() {
+		all = append(append(all, kind), b.alone(kind.kind)...)
+	}
+	return all
 }
 
 // relaxed is the model without some constraints.
@@ -95,7 +119,7 @@ func (b *builder) without(ctx context.Context, r relaxation, base Cents) (*Const
 	}
 	c := &ConstraintCost{Kind: r.kind, What: r.what, Nodes: int(b.nodes) - p.Machines, Money: base - b.monthly(p.Cost), Bound: most}
 	if b.tight != nil {
-		c.Command = fmt.Sprintf("sigma plan --trace %s --present --without %s --starts 1 --steps %d", b.trace(), Quoted(r.what), b.planSteps())
+		c.Command = fmt.Sprintf("sigma plan --trace %s --present --without %s --starts 1 --steps %d", b.trace(), shellword.Quote(r.what), b.planSteps())
 		c.Prints = aMonth(b.tight.Cost - p.Cost)
 	}
 	return c, nil

@@ -25,6 +25,7 @@ type facts struct {
 	use       map[string]Amounts // of the items by app; nil = unknown
 	spot      map[string]bool    // nodes that are cheap since they may be taken away
 	types     map[string]instanceType
+	noTypes   string              // the reason for which there are none
 	pools     map[string]nodePool // by machine
 	follow    map[string]any      // items that must not move now, and may be replaced elsewhere
 	hot       map[string]any      // nodes that use more than their pods request, each with the resource

@@ -107,7 +107,7 @@ func (b *builder) packing(ctx context.Context) error {
 	switch {
 	case step.Money.Mean == 0:
 	case best.name == mostAllocated:
-		step.advice = "set NodeResourcesFit, scoringStrategy: {type: MostAllocated}"
+		step.advice = "set in kube-scheduler: NodeResourcesFit, scoringStrategy: MostAllocated"
 	case best.name == bestFit:
 		step.advice = "sigma-scheduler does this while it has no policy"
 	}
@@ -146,9 +146,9 @@ func packingText(policy string, money *Money) string {
 	case money.Mean == 0:
 		return "pack new pods: no policy is better"
 	case policy == mostAllocated:
-		return "free: MostAllocated does this"
+		return "pack new pods: MostAllocated, free"
 	case policy == bestFit:
-		return "free: Best-Fit does this"
+		return "pack new pods: Best-Fit, free"
 	}
 	return "pack new pods: the learned policy"
 }

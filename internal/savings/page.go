@@ -21,7 +21,7 @@ func (b *Bill) Page() *sheet.Report {
 		Title: "Savings of " + b.name, Summary: b.summary(),
 		Facts: []sheet.Definition{
 			{Term: "cost", Text: b.money(b.Cost.Now) + " " + b.unit() + " a month of 730 hours"},
-			{Term: "cluster", Text: strings.TrimPrefix(b.head(), b.name+": ")},
+			{Term: "cluster", Text: b.size()},
 		},
 		Reading: "Each step comes after those above it. Their money, what is left over and the proven least add up to the cost. " +
 			"No remedy of a step's kind saves more than its limit: a lower bound of the same pods and nodes proves it. Constraints explain the least and are no part of the sum.",
@@ -66,7 +66,7 @@ func (p *Prices) text() string {
 // summary is the verdict in a sentence.
 func (b *Bill) summary() string {
 	if b.nodes == 0 {
-		return "The cluster has no nodes: there is nothing to save."
+		return noNodes
 	}
 	saved := Cents(0)
 	for i := range b.Steps {
@@ -84,31 +84,36 @@ func (b *Bill) summary() string {
 func (b *Bill) stepsSection() sheet.Section {
 	t := sheet.Table{Narrow: true, Caption: "cumulative: each step is after those above it", Columns: []sheet.Column{
 		{Head: "cause", Words: true},
-		{Head: "nodes", About: "fewer nodes after the step"},
+		{Head: "fewer nodes", About: "so many fewer after the step; negative: more"},
 		{Head: "a month", About: "what the step saves, a mean over orders of arrival where there are several"},
 		{Head: "95 %", About: "the interval of that mean"},
 		{Head: "at most", About: "no remedy of this kind saves more: proven by a lower bound"},
 		{Head: "risk", Words: true},
 	}}
 	var notes []string
+	parts := b.parts()
 	for i := range b.Steps {
 		s := &b.Steps[i]
-		money, ends, nodes := "-", "-", "-"
+		money, ends, nodes, shown := "unknown", "-", "-", Cents(0)
 		if s.Money != nil {
-			money, nodes = b.money(s.Money.Mean), strconv.FormatFloat(math.Round(10*s.Nodes)/10, 'f', -1, 64)
+			shown = parts[i]
+			money, nodes = b.money(shown), fewer(s.Nodes)
 			if s.Money.Low < s.Money.High {
 				ends = b.money(s.Money.Low) + " to " + b.money(s.Money.High)
 			}
 		}
-		t.Add(s.text, nodes, money, ends, b.money(s.Bound), s.Risk)
+		t.Add(s.text, nodes, money, ends, b.atMost(s.Bound, shown), s.Risk)
 		if s.advice != "" {
 			notes = append(notes, s.text+": "+s.advice)
+		}
+		if s.deletion != "" {
+			notes = append(notes, s.text+": end in the cloud, then: "+s.deletion)
 		}
 		if s.Command != "" {
 			notes = append(notes, s.text+": "+s.Command)
 		}
 	}
-	t.Add("between these and the proven least", "-", b.money(b.Rest), "-", "-", "-")
+	t.Add(restText, "-", b.money(parts[len(b.Steps)]), "-", "-", "-")
 	t.Add("proven least"+b.because(), "-", b.money(b.Cost.Floor), "-", "-", "-")
 	return sheet.Section{ID: "steps", Name: "Where it goes", Tables: []sheet.Table{t}, Notes: notes}
 }
@@ -116,12 +121,12 @@ func (b *Bill) stepsSection() sheet.Section {
 func (b *Bill) constraintSection() sheet.Section {
 	t := sheet.Table{Narrow: true, Caption: "by kind", Columns: []sheet.Column{
 		{Head: "constraint", Words: true},
-		{Head: "nodes"},
+		{Head: "fewer nodes"},
 		{Head: "costs a month", About: "a plan without the constraint costs so much less"},
 		{Head: "at most"},
 	}}
 	for _, c := range b.Constraint {
-		t.Add(c.What, strconv.Itoa(c.Nodes), b.money(c.Money), b.money(c.Bound))
+		t.Add(c.What, strconv.Itoa(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
 	}
 	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are no part of the sum: without them other pods share a node.", Tables: []sheet.Table{t}}
 }

@@ -178,13 +178,18 @@ func Without(t *trace.Trace, what string) (*trace.Trace, error) {
 	}
 	b := &builder{p: p}
 	var names []string
-	for _, kind := range b.kinds() {
-		for _, one := range append([]relaxation{kind}, b.alone(kind.kind)...) {
-			if one.what == what {
-				return b.relaxed(one), nil
-			}
-			names = append(names, one.what)
+	var found []relaxation
+	for _, one := range b.named() {
+		if one.what == what {
+			return b.relaxed(one), nil
 		}
+		if short(one.what) == what {
+			found = append(found, one)
+		}
+		names = append(names, one.what)
+	}
+	if len(found) == 1 {
+		return b.relaxed(found[0]), nil
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("trace %s: its pods have no constraints", t.Name)

@@ -11,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // Options of [Of].
@@ -40,18 +41,9 @@ type Source struct {
 // Path is the trace in commands.
 func (s Source) Path() string {
 	if s.Trace != "" {
-		return Quoted(s.Trace)
+		return shellword.Quote(s.Trace)
 	}
 	return "snap"
-}
-
-// Quoted is a word of a command as a shell reads it.
-func Quoted(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=,-"
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(plain, r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // A builder makes one bill.

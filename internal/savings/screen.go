@@ -1,7 +1,6 @@
 package savings
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -13,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/sigma-scheduler/sigma/internal/plural"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // The size of the screen.
@@ -33,78 +33,174 @@ func (p pen) in(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
+// A textLine is a line of the screen in one style.
+type textLine struct {
+	text  string
+	style func(pen, string) string // nil = as it is
+}
+
 // Print writes the bill as a screen of at most 25 lines of 80 columns.
 func (b *Bill) Print(out io.Writer, colours bool) error {
-	p := pen{colours}
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	add("%s", clip(b.head()))
-	now, least := b.money(b.Cost.Now)+" "+b.unit(), ""
-	if b.nodes > 0 && !slices.Contains(b.Missing, podKind) {
-		least = fmt.Sprintf(", proven to be at least %s%s", b.money(b.Cost.Floor), b.because())
+	var lines []textLine
+	add := func(texts ...string) {
+		for _, text := range texts {
+			lines = append(lines, textLine{text: text})
+		}
 	}
-	least = strings.TrimPrefix(clip("cost "+now+" a month"+least), "cost "+now)
-	add("cost %s%s", p.strong(now), least)
+	add(b.head())
+	least := ""
+	if b.nodes > 0 && !slices.Contains(b.Missing, podKind) {
+		least = fmt.Sprintf("; cannot be below %s%s", b.money(b.Cost.Floor), b.because())
+	}
+	lines = append(lines, textLine{clip("cost " + b.money(b.Cost.Now) + " " + b.unit() + " a month" + least), pen.strong})
 	if text := b.shares(); text != "" {
-		add("%s", text)
+		add(text)
+	}
+	if b.Snapshot != "" && b.next() != "" {
+		add(command("type first: ", b.Snapshot)...)
 	}
 	add("")
+	var rules []textLine
 	switch {
 	case b.nodes == 0:
-		add("The cluster has no nodes: there is nothing to save.")
+		add(noNodes)
 	case slices.Contains(b.Missing, podKind):
-		add("%s", "The pods were not read, so nothing is known of where the cost goes.")
+		add("The pods were not read, so nothing is known of where the cost goes.")
 	case b.empty():
-		add("%s", b.nothing())
+		add(b.nothing())
 		for i := range b.Steps {
 			if s := &b.Steps[i]; s.Money == nil {
-				add("%s", clip("Not known: "+s.text+"."))
+				add(clip("Not known: " + s.text + "."))
 			}
 		}
+		rules = b.rules()
 	default:
-		lines = append(lines, p.faint(fmt.Sprintf("%-42s%7s%15s%16s", "what saves, each after the line above", "nodes", cmp.Or(b.Currency, "units")+" a month", "at most")))
+		lines = append(lines, textLine{fmt.Sprintf("%-37s%12s%15s%16s", "what saves, each after those above", "fewer nodes", b.unit()+" a month", "at most"), pen.faint})
+		parts := b.parts()
 		for i := range b.Steps {
-			lines = append(lines, b.stepLines(&b.Steps[i], p)...)
+			lines = append(lines, b.stepLines(&b.Steps[i], parts[i])...)
 		}
-		lines = append(lines, row("between these and the proven least", math.NaN(), b.money(b.Rest), ""))
+		add(row(restText, math.NaN(), b.money(parts[len(b.Steps)]), ""))
+		rules = b.rules()
 	}
-	if len(b.Constraint) > 0 && b.nodes > 0 && len(b.Steps) > 0 {
-		lines = append(lines, p.faint("what rules cost: no part of the sum, and they overlap"))
-		for i := range b.Constraint[:min(2, len(b.Constraint))] {
-			c := &b.Constraint[i]
-			lines = append(lines, p.faint(row("  "+short(c.What), float64(c.Nodes), b.money(c.Money), b.money(c.Bound))))
-		}
-	}
-	add("")
 	remarks := b.remarks()
-	var last []string
-	if next := b.next(); next != "" {
-		last = command("Next: ", next)
+	const leastRemarks = 2 // one, and the note of the others
+	room := screenLines - len(lines) - min(leastRemarks, len(remarks))
+	lines = append(lines, rules[:max(0, min(len(rules), room-1))]...)
+	if add(""); room < 1 { // remarks are worth more than blank lines
+		lines = slices.DeleteFunc(lines, func(line textLine) bool { return line.text == "" })
 	}
-	if over := len(lines) + len(remarks) + len(last) - screenLines; over > 0 { // the next command is worth more than remarks
-		remarks = append(remarks[:max(0, len(remarks)-over-1)], clip("…more with --report or --format json"))
+	if over := len(lines) + len(remarks) - screenLines; over > 0 {
+		kept := max(0, len(remarks)-over-1)
+		var heads []string
+		for _, r := range remarks[kept:] {
+			heads = append(heads, r.head)
+		}
+		remarks = append(remarks[:kept:kept], remark{head: "More by --report FILE or --format json", groups: heads})
 	}
-	lines = append(append(lines, remarks...), last...)
-	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
+	for _, r := range remarks {
+		add(r.line())
+	}
+	var text strings.Builder
+	for _, line := range lines {
+		written := shellword.Clean(line.text)
+		if line.style != nil {
+			written = line.style(pen{colours}, written)
+		}
+		text.WriteString(written + "\n")
+	}
+	_, err := io.WriteString(out, text.String())
 	return err
 }
 
-// unit names the currency, or the linear model.
-func (b *Bill) unit() string { return cmp.Or(b.Currency, "units") }
+const (
+	noNodes  = "The cluster has no nodes: there is nothing to save."
+	restText = "neither saved nor proven to be needed"
+)
 
-// money is an amount for people: whole units from 100 on, millions from 10⁹ on.
-func (b *Bill) money(c Cents) string {
-	if c >= 1e11 {
-		return humanize.Comma(int64(math.Round(float64(c)/1e8))) + " M"
+// rules are the lines of the constraints that cost most.
+func (b *Bill) rules() (lines []textLine) {
+	for i := range b.Constraint[:min(2, len(b.Constraint))] {
+		c := &b.Constraint[i]
+		text := "  in no sum: without " + c.short
+		if figures := row("", float64(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0)); utf8.RuneCountInString(text) >= screenWidth-len(strings.TrimLeft(figures, " ")) {
+			lines = append(lines, textLine{text, pen.faint}, textLine{figures, pen.faint}) // a name that is cut cannot be typed
+		} else {
+			lines = append(lines, textLine{row(text, float64(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0)), pen.faint})
+		}
 	}
-	if c >= 10000 || c%100 == 0 {
-		return humanize.Comma(int64(math.Round(float64(c) / 100)))
+	return lines
+}
+
+// unit names the currency, or the linear model.
+func (b *Bill) unit() string {
+	if b.Currency == "" {
+		return "units"
+	}
+	return b.Currency
+}
+
+// grain is the smallest amount that the bill shows: cents below 100 units, millions from 10⁹ on.
+func (b *Bill) grain() Cents {
+	switch {
+	case b.Cost.Now >= 1e11:
+		return 1e8
+	case b.Cost.Now >= 1e4:
+		return 100
+	}
+	return 1
+}
+
+// money is an amount for people, in grains.
+func (b *Bill) money(c Cents) string {
+	grain := b.grain()
+	return written(Cents(math.Round(float64(c)/float64(grain)))*grain, grain)
+}
+
+// atMost is an upper limit of an amount that is shown: rounding puts it no lower.
+func (b *Bill) atMost(limit, shown Cents) string {
+	grain := b.grain()
+	return written(max(shown, Cents(math.Round(float64(limit)/float64(grain)))*grain), grain)
+}
+
+func written(c, grain Cents) string {
+	switch {
+	case grain == 1e8:
+		return humanize.Comma(int64(c/grain)) + " M"
+	case c%100 == 0:
+		return humanize.Comma(int64(c / 100))
 	}
 	return c.String()
 }
 
+// parts are the amounts of the steps and of the rest as they are shown: with the least they add up to the cost, each
+// rounded. Each is the difference of two levels that are rounded.
+func (b *Bill) parts() []Cents {
+	level, grain := b.Cost.Now, b.grain()
+	rounded := func(c Cents) Cents { return Cents(math.Round(float64(c)/float64(grain))) * grain }
+	var parts []Cents
+	for i := range b.Steps {
+		before := level
+		if m := b.Steps[i].Money; m != nil {
+			level -= m.Mean
+		}
+		parts = append(parts, rounded(before)-rounded(level))
+	}
+	return append(parts, rounded(level)-rounded(b.Cost.Floor))
+}
+
+// head has the size of the cluster. A long name lacks its beginning.
 func (b *Bill) head() string {
-	text := fmt.Sprintf("%s: %s", b.name, plural.Of(b.nodes, "node"))
+	text := ": " + b.size()
+	name := []rune(b.name)
+	if over := len(name) + utf8.RuneCountInString(text) - screenWidth; over > 0 {
+		name = append([]rune("…"), name[min(over+1, len(name)):]...)
+	}
+	return string(name) + text
+}
+
+func (b *Bill) size() string {
+	text := plural.Of(b.nodes, "node")
 	if n := len(b.Excluded); n > 0 {
 		take := "take"
 		if n == 1 {
@@ -168,32 +264,54 @@ func (b *Bill) nothing() string {
 	return clip(fmt.Sprintf("Nothing can be saved while %s must not move.", plural.Of(stay, "pod")))
 }
 
-func (b *Bill) stepLines(s *Step, p pen) []string {
-	if s.Money == nil {
-		return append([]string{row("  "+s.text, math.NaN(), "unknown", "")}, command("    ", s.Command)...)
+// stepLines are a step's row with its commands.
+func (b *Bill) stepLines(s *Step, shown Cents) (lines []textLine) {
+	add := func(texts ...string) {
+		for _, text := range texts {
+			lines = append(lines, textLine{text: text})
+		}
 	}
-	text := b.money(s.Money.Mean)
+	if s.Money == nil {
+		add(row("  "+s.text, math.NaN(), "unknown", b.atMost(s.Bound, 0)))
+		add(command("    ", s.Command)...)
+		return lines
+	}
+	text := b.money(shown)
 	if s.Money.Low < s.Money.High {
 		text += fmt.Sprintf(" ±%s", b.money((s.Money.High-s.Money.Low)/2))
 	}
-	line := row("  "+s.text, s.Nodes, text, b.money(s.Bound))
+	line := row("  "+s.text, s.Nodes, text, b.atMost(s.Bound, shown))
 	if s.Money.Mean == 0 {
-		return []string{line}
+		add(line)
+		return lines
 	}
-	lines := []string{p.strong(line)}
+	lines = append(lines, textLine{line, pen.strong})
 	if s.advice != "" {
-		lines = append(lines, clip("    "+s.advice))
+		add(clip("    " + s.advice))
 	}
-	return append(lines, command("    ", s.Command)...)
+	add(b.removal(s)...)
+	add(command("    ", s.Command)...)
+	return lines
 }
 
-// row is a line of the table, with the change in nodes: those that the bill has fewer are negative.
+// removal is the command that removes the nodes of a step, or lists them where they are many.
+func (b *Bill) removal(s *Step) []string {
+	if s.deletion == "" {
+		return nil
+	}
+	const head = "    end in the cloud, then: "
+	if lines := command(head, s.deletion); len(lines) == 1 {
+		return lines
+	}
+	return append([]string{"    end in the cloud, then kubectl delete node each of these:"},
+		command("    ", "sigma savings --trace "+b.source.Path()+" --format json | jq -r '.steps[0].remove[]'")...)
+}
+
+// row is a line of the table.
 func row(text string, nodes float64, money, bound string) string {
 	count := ""
 	if !math.IsNaN(nodes) {
-		if count = strconv.FormatFloat(0-math.Round(10*nodes)/10, 'f', -1, 64); nodes < 0 {
-			count = "+" + count
-		}
+		count = fewer(nodes)
 	}
 	right := fmt.Sprintf("%7s%15s%16s", count, money, bound)
 	if utf8.RuneCountInString(money) > 14 { // the columns of long amounts are narrower, and the text is shorter
@@ -207,6 +325,9 @@ func row(text string, nodes float64, money, bound string) string {
 	return strings.TrimRight(text+space+right, " ")
 }
 
+// fewer is a number of nodes that a step saves, to tenths; it is negative where there are more.
+func fewer(nodes float64) string { return strconv.FormatFloat(math.Round(10*nodes)/10+0, 'f', -1, 64) }
+
 // command is a command in lines of the screen's width.
 func command(head, text string) []string {
 	if text == "" {
@@ -214,7 +335,7 @@ func command(head, text string) []string {
 	}
 	var lines []string
 	line := head
-	words := flagged(strings.Split(text, " "))
+	words := flagged(shellword.Split(text))
 	for i, word := range words {
 		room := screenWidth
 		if i < len(words)-1 {
@@ -224,7 +345,7 @@ func command(head, text string) []string {
 		case i == 0:
 			line += word
 		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room:
-			lines, line = append(lines, line+` \`), strings.Repeat(" ", len(head)+2)+word
+			lines, line = append(lines, line+` \`), strings.Repeat(" ", min(len(head)+2, 6))+word
 		default:
 			line += " " + word
 		}
@@ -244,24 +365,18 @@ func flagged(words []string) (out []string) {
 	return out
 }
 
-func clip(text string) string {
-	if utf8.RuneCountInString(text) <= screenWidth {
+// clip cuts a text at a space, so that no name is cut.
+func clip(text string) string { return clipTo(text, screenWidth) }
+
+func clipTo(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
 		return text
 	}
-	return string([]rune(text)[:screenWidth-1]) + "…"
-}
-
-// short is a reason for which pods stay, in words for the screen; the page has all of it.
-func short(reason string) string {
-	reason, _, _ = strings.Cut(reason, ", while ")
-	for _, of := range []struct{ long, short string }{
-		{"where it may go depends on its ", ""}, {"it has ", ""}, {"its node stays: ", "their node: "}, {"its workload has ", "a workload that has "},
-	} {
-		if rest, ok := strings.CutPrefix(reason, of.long); ok {
-			return of.short + rest
-		}
+	text = string([]rune(text)[:width-1])
+	if at := strings.LastIndexByte(strings.TrimRight(text, " "), ' '); at > width/2 {
+		text = text[:at+1]
 	}
-	return reason
+	return text + "…"
 }
 
 // because names the cause of the floor.
@@ -272,66 +387,7 @@ func (b *Bill) because() string {
 	return " (" + b.binds + ")"
 }
 
-// remarks are pods that wait, pods that stay, nodes that take none, and the source of prices.
-func (b *Bill) remarks() (lines []string) {
-	one := func(head string, groups []string) {
-		if len(groups) > 0 {
-			lines = append(lines, clip(head+strings.Join(groups, "; ")))
-		}
-	}
-	var groups []string
-	for _, p := range b.Pending {
-		groups = append(groups, fmt.Sprintf("%d %s", p.Count, p.Reason))
-	}
-	one("Pending: ", groups)
-	groups = nil
-	for _, p := range b.LeftOut {
-		groups = append(groups, fmt.Sprintf("%d (%s)", p.Count, p.Reason))
-	}
-	one("In no count: ", groups)
-	groups = nil
-	for _, p := range b.Pinned {
-		groups = append(groups, fmt.Sprintf("%d (%s)", p.Count, short(p.Reason)))
-	}
-	one("Must not move: ", groups)
-	groups = nil
-	for _, x := range b.Excluded {
-		groups = append(groups, fmt.Sprintf("%s %s (%s)", x.Node, x.Reason, b.money(x.Money)))
-	}
-	one("No room: ", groups)
-	groups = nil
-	for _, n := range b.Namespaces[:min(10, len(b.Namespaces))] {
-		if b.Cost.Now > 0 && n.Namespace != "" {
-			groups = append(groups, fmt.Sprintf("%s %.0f %%", n.Namespace, 100*float64(n.Share)/float64(b.Cost.Now)))
-		}
-	}
-	one("Share of the bill: ", groups)
-	for _, text := range b.unplaced {
-		lines = append(lines, clip("Left out: "+text))
-	}
-	if len(b.Missing) > 0 {
-		one("Not read: ", b.Missing)
-	}
-	if b.unknown > 0 {
-		have := "have"
-		if b.unknown == 1 {
-			have = "has"
-		}
-		lines = append(lines, fmt.Sprintf("Used is without %s that %s no metrics.", plural.Of(b.unknown, "pod"), have))
-	}
-	switch model, all := b.Prices.Nodes["model"], b.Prices.Nodes["annotation"]; {
-	case b.nodes == 0:
-	case b.Currency != "" && model > 0:
-		lines = append(lines, clip(fmt.Sprintf("Prices: none is known of %s; the linear model stands in (docs/prices.md).", plural.Of(model, "node"))))
-	case b.Currency == "" && model == 0 && all > 0:
-		lines = append(lines, "Units are those of the nodes' annotations.")
-	case b.Currency == "":
-		lines = append(lines, "Units are of the linear model, no money: give --prices FILE (docs/prices.md).")
-	}
-	return lines
-}
-
-// next is the command to type next.
+// next is the command to type first; "" = there is nothing to save.
 func (b *Bill) next() string {
 	if b.nodes == 0 || b.empty() || slices.Contains(b.Missing, podKind) {
 		return ""
@@ -339,12 +395,10 @@ func (b *Bill) next() string {
 	if b.source.Snapshot != "" {
 		return b.source.Snapshot
 	}
-	best := ""
-	most := Cents(0)
 	for i := range b.Steps {
-		if s := &b.Steps[i]; s.Money != nil && s.Money.Mean > most {
-			best, most = s.Command, s.Money.Mean
+		if s := &b.Steps[i]; s.Command != "" && s.Money != nil && s.Money.Mean > 0 {
+			return s.Command
 		}
 	}
-	return best
+	return ""
 }

@@ -63,15 +63,15 @@ func (b *builder) shapes(ctx context.Context) error {
 	if err := b.mixed(ctx, &numbers, before, after); err != nil {
 		return err
 	}
-	if all, err := AnyType(b.model); errors.Is(err, errNoTypes) {
-		types.text, types.Risk = "other instance types: no prices known", "none"
+	all, err := AnyType(b.model)
+	if no, ok := errors.AsType[*noTypesError](err); ok {
+		types.text, types.Risk, types.Bound = "other types: "+no.why, "unknown", max(0, b.level-b.always)
 		b.add(types)
 		return nil
 	} else if err != nil {
 		return err
-	} else {
-		return b.mixed(ctx, &types, after, &mix{t: all, flags: "--present --any-type"})
 	}
+	return b.mixed(ctx, &types, after, &mix{t: all, flags: "--present --any-type"})
 }
 
 // A mix is a choice of kinds of nodes with its plan.

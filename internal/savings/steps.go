@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/internal/defrag"
 	"github.com/sigma-scheduler/sigma/internal/plural"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // boundWork is the work of the linear programs of one bound.
@@ -79,10 +79,19 @@ func (b *builder) moves(ctx context.Context) error {
 	}
 	step.Risk += hot
 	if empty > 0 {
-		step.advice = "end in the cloud, then: kubectl delete node " + strings.Join(b.empty, " ")
+		step.deletion = deletion(b.empty)
 	}
 	b.add(step)
 	return nil
+}
+
+// deletion is the command that deletes nodes.
+func deletion(nodes []string) string {
+	command := "kubectl delete node"
+	for _, name := range nodes {
+		command += " " + shellword.Quote(name)
+	}
+	return command
 }
 
 // monthly is the money of a month of machines with items that cost so much an hour, with the nodes that are always

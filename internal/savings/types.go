@@ -1,7 +1,7 @@
 package savings
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -27,6 +27,7 @@ type nodePool struct {
 
 // readTypes reads the instance types of a price list, and the pools that they may be in.
 func (f *facts) readTypes(all map[string]any) error {
+	f.noTypes, _ = all["no_types"].(string)
 	types, ok := mapping(all["types"])
 	if !ok {
 		return wrongFact(".types", "instance types, each with arch, cost and has")
@@ -77,7 +78,10 @@ func numbers(value any) (map[string]float64, bool) {
 	return of, ok
 }
 
-var errNoTypes = errors.New("it has no prices of other instance types: want a snapshot of a cluster of AWS, Azure or Google with prices in USD")
+// A noTypesError is the reason for which a trace has no other instance types.
+type noTypesError struct{ why string }
+
+func (e *noTypesError) Error() string { return "it has no other instance types: " + e.why }
 
 // AnyType is [AnyNumber] with any number of machines of each instance type of a price list too, in the pools that exist: with
 // their labels, taints, zones and pods of DaemonSets.
@@ -87,7 +91,7 @@ func AnyType(t *trace.Trace) (*trace.Trace, error) {
 		return nil, err
 	}
 	if len(f.types) == 0 || len(f.pools) == 0 {
-		return nil, fmt.Errorf("trace %s: %w", t.Name, errNoTypes)
+		return nil, fmt.Errorf("trace %s: %w", t.Name, &noTypesError{cmp.Or(f.noTypes, "no snapshot of a cluster")})
 	}
 	if t, err = AnyNumber(t); err != nil {
 		return nil, err

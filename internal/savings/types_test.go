@@ -68,7 +68,7 @@ func TestAnyType(t *testing.T) {
 	requireSums(t, b)
 	require.Nil(t, stepOf(t, b, "types").Money, "no list, no number")
 	_, err = AnyType(without)
-	require.ErrorContains(t, err, "no prices of other instance types")
+	require.ErrorContains(t, err, "it has no other instance types: no snapshot of a cluster")
 
 	for field, value := range map[string]map[string]any{
 		".types": {"types": 1}, ".types.m.cost": {"types": map[string]any{"m": map[string]any{}}}, ".types.m.has": {"types": map[string]any{"m": map[string]any{"cost": 1, "has": map[string]any{"cpu": -1}}}},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -90,8 +91,9 @@ func (b *builder) usage(ctx context.Context) error {
 	step.text = "size pods by their use"
 	b.byUse = true
 	step.Command, step.Prints = b.compareCommand(&all[0])
+	step.advice = "risk: " + shortRisk(risk)
 	if step.Prints > step.Money.Mean+1 {
-		step.advice = fmt.Sprintf("with the line above, as the command prints it: %s", b.bill.money(step.Prints))
+		step.advice += "; prints " + b.bill.money(step.Prints)
 	}
 	switch {
 	case b.demands != nil && b.opt.Source.Snapshot != "":
@@ -102,6 +104,19 @@ func (b *builder) usage(ctx context.Context) error {
 	b.model = t
 	b.add(step)
 	return nil
+}
+
+// shortRisk is the share of the node-time with more used than there is, by resource.
+func shortRisk(u *report.Use) string {
+	var parts []string
+	for _, d := range slices.Sorted(maps.Keys(u.OverPercent)) {
+		part := fmt.Sprintf("%s %.2g %%", d, u.OverPercent[d])
+		if len(parts) == 0 {
+			part = fmt.Sprintf("%s above capacity %.2g %% of the time", d, u.OverPercent[d])
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (b *builder) unknownUse(step Step, text string) {

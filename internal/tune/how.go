@@ -6,6 +6,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/internal/export"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // installedName is the policy that the manifests' scheduler follows.
@@ -19,7 +20,7 @@ func (out *Result) How() string {
 	case !out.Better:
 		return ""
 	case out.target.runsFiles() && out.Object != nil:
-		text := fmt.Sprintf("To use it: kubectl apply -f %s. It is in shadow: it decides nothing before its spec.mode is canary or live.\n", out.Chosen)
+		text := fmt.Sprintf("To use it: kubectl apply -f %s. It is in shadow: it decides nothing before its spec.mode is canary or live.\n", shellword.Quote(out.Chosen))
 		if name := out.Object.Metadata.Name; name != installedName {
 			text += fmt.Sprintf("The manifests' scheduler follows the policy %s: write the file to %s.yaml, or give the scheduler the policyName %s.\n", installedName, installedName, name)
 		}

@@ -52,7 +52,9 @@ func Write(w io.Writer, o Options) error {
 }
 
 // Objects returns the objects of the cluster, by kind, with their kinds.
-func Objects(o Options) []runtime.Object {
+func Objects(o Options) []runtime.Object { return newCluster(o).objects() }
+
+func newCluster(o Options) *cluster {
 	if o.Minor == 0 {
 		o.Minor = 36
 	}
@@ -68,7 +70,7 @@ func Objects(o Options) []runtime.Object {
 	c.addWaiting()
 	c.addBudgets()
 	c.addUse()
-	return c.objects()
+	return c
 }
 
 // A cluster grows while it is generated.

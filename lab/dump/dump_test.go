@@ -246,19 +246,20 @@ func TestPricesOfPicture(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The dump of the demo is the generator's:
+// The files of the demo are the generator's:
 //
-//	sigma-lab dump --nodes 40 --seed 11 --cloud aws --out docs/examples/messy.json.gz
+//	sigma-lab dump --nodes 40 --seed 11 --cloud aws --out docs/examples/messy.json.gz --usage docs/examples/messy.csv.gz
 func TestDumpOfDemo(t *testing.T) {
-	const path = "../../docs/examples/messy.json.gz"
-	packed, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Less(t, len(packed), 150_000)
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	require.NoError(t, err)
-	text, err := io.ReadAll(unpacked)
-	require.NoError(t, err)
-	var want bytes.Buffer
-	require.NoError(t, Write(&want, Options{Nodes: 40, Seed: 11, Cloud: "aws"}))
-	require.True(t, bytes.Equal(want.Bytes(), text), "write it again")
+	for path, write := range map[string]func(io.Writer, Options) error{"messy.json.gz": Write, "messy.csv.gz": WriteUsage} {
+		packed, err := os.ReadFile("../../docs/examples/" + path)
+		require.NoError(t, err)
+		require.Less(t, len(packed), 200_000)
+		unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+		require.NoError(t, err)
+		text, err := io.ReadAll(unpacked)
+		require.NoError(t, err)
+		var want bytes.Buffer
+		require.NoError(t, write(&want, Options{Nodes: 40, Seed: 11, Cloud: "aws"}))
+		require.True(t, bytes.Equal(want.Bytes(), text), "write it again")
+	}
 }

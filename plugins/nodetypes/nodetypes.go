@@ -36,17 +36,22 @@ type newType struct {
 	capable map[string]int64
 }
 
+// None is the key of the reason for which there are no other instance types.
+const None = "no_types"
+
 // Add adds the instance types of the price list to the facts: types with cost and the estimate of their allocatable, and
 // pools, the nodes of the trace beside which one of them may be. Spot nodes and those with devices are no pools: a list has
 // neither types with devices nor the present price of spot nodes.
 // selectors are those of the trace's apps, nodes those of the cluster that take pods, and standing has the pods by node.
 func Add(facts map[string]any, t *trace.Trace, prices *kube.Prices, selectors map[string]*podspec.Selector, nodes []*v1.Node, standing map[string][]*v1.Pod) {
-	pools := modelNodes(t, nodes)
-	if prices == nil || len(pools) == 0 {
+	pools, why := modelNodes(t, nodes)
+	if len(pools) == 0 {
+		facts[None] = why
 		return
 	}
-	types := newTypes(prices, pools)
+	types, why := newTypes(prices, pools)
 	if len(types) == 0 {
+		facts[None] = why
 		return
 	}
 	kept := map[string]*modelNode{}
@@ -90,20 +95,47 @@ func Add(facts map[string]any, t *trace.Trace, prices *kube.Prices, selectors ma
 	facts["types"], facts["pools"] = list, beside
 }
 
-// modelNodes are the nodes of the cluster's cloud and region, one of each type and zone of the trace.
-func modelNodes(t *trace.Trace, nodes []*v1.Node) []*modelNode {
+// unlisted is the reason for which a node gets no other type; "" = there is none.
+func unlisted(n *v1.Node) string {
+	switch system := n.Labels[v1.LabelOSStable]; {
+	case kube.CapacityType(n) == kube.Spot:
+		return "nodes are on spot"
+	case system != "" && system != string(v1.Linux):
+		return "nodes are not of Linux"
+	case archOf(n) == "":
+		return "no label of architecture"
+	case devices(n):
+		return "nodes have devices"
+	}
+	return ""
+}
+
+func archOf(n *v1.Node) string {
+	return cmp.Or(n.Labels[v1.LabelArchStable], n.Status.NodeInfo.Architecture)
+}
+
+// modelNodes are the nodes of the cluster's cloud and region, one of each type and zone of the trace. why is the most frequent
+// reason of the others.
+func modelNodes(t *trace.Trace, nodes []*v1.Node) (pools []*modelNode, why string) {
 	lines := map[string]*binpack.MachineLine{}
 	for i := range t.Instance.Machines {
 		lines[t.Instance.Machines[i].Name] = &t.Instance.Machines[i]
 	}
-	count, most := map[string]int{}, ""
+	count, most, others := map[string]int{}, "", map[string]int{}
 	var all []*modelNode
+	why = "no nodes take pods"
 	at := map[string]*modelNode{}
 	for _, n := range nodes {
-		system, arch := n.Labels[v1.LabelOSStable], cmp.Or(n.Labels[v1.LabelArchStable], n.Status.NodeInfo.Architecture)
-		if lines[n.Name] == nil || kube.CapacityType(n) == kube.Spot || system != "" && system != string(v1.Linux) || arch == "" || devices(n) {
+		if lines[n.Name] == nil {
 			continue
 		}
+		if of := unlisted(n); of != "" {
+			if others[of]++; others[of] > others[why] {
+				why = of
+			}
+			continue
+		}
+		arch := archOf(n)
 		site := siteOf(n)
 		if count[site]++; count[site] > count[most] {
 			most = site
@@ -115,7 +147,7 @@ func modelNodes(t *trace.Trace, nodes []*v1.Node) []*modelNode {
 		}
 		at[key].on = append(at[key].on, n)
 	}
-	return slices.DeleteFunc(all, func(m *modelNode) bool { return siteOf(m.node) != most })
+	return slices.DeleteFunc(all, func(m *modelNode) bool { return siteOf(m.node) != most }), why
 }
 
 // siteOf is the cloud and the region of a node.
@@ -217,17 +249,25 @@ func asType(n *v1.Node, t *pricelist.Type) *v1.Node {
 
 // newTypes are the types of the list for the site of the nodes, with a price, and without those that another is not
 // dearer than and not smaller in anything.
-func newTypes(prices *kube.Prices, pools []*modelNode) (list []newType) {
+func newTypes(prices *kube.Prices, pools []*modelNode) (list []newType, why string) {
 	site := pools[0].node
+	provider := pricelist.ProviderOf(site.Spec.ProviderID, kube.InstanceType(site))
+	switch known := pricelist.Types(provider, kube.Region(site)); {
+	case len(known) == 0:
+		return nil, "not of AWS, Azure or Google"
+	case prices == nil:
+		return nil, "no prices"
+	case prices.Currency != "USD":
+		return nil, "the list is in USD"
+	}
 	var nodes []*v1.Node
 	for _, m := range pools {
 		nodes = append(nodes, m.on...)
 	}
 	keeps := newOverhead(nodes)
 	if len(keeps.cpu) == 0 {
-		return nil
+		return nil, "no node reports its size"
 	}
-	provider := pricelist.ProviderOf(site.Spec.ProviderID, kube.InstanceType(site))
 	for _, of := range pricelist.Types(provider, kube.Region(site)) {
 		cost, ok := prices.OfType(asType(site, &of))
 		if !ok || of.Cores*1000 > mostTimes*keeps.largest() {
@@ -245,7 +285,7 @@ func newTypes(prices *kube.Prices, pools []*modelNode) (list []newType) {
 			kept = append(kept, of)
 		}
 	}
-	return kept
+	return kept, "the price file has none"
 }
 
 // An overhead is the part of a node's size that its system keeps, by size, as the nodes of a cluster have it: the most of

@@ -158,6 +158,7 @@ source:
       shop/web-2: true
     lost:
       shop/stray: their node is not in the cluster
+    no_types: no label of architecture
     nodes:
       empty:
         cost: 0.16

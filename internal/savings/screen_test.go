@@ -1,0 +1,191 @@
+package savings
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/internal/shellword"
+)
+
+func screenOf(t *testing.T, b *Bill) string {
+	t.Helper()
+	var out strings.Builder
+	require.NoError(t, b.Print(&out, false))
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	require.LessOrEqual(t, len(lines), screenLines, out.String())
+	for _, line := range lines {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), screenWidth, line)
+	}
+	return out.String()
+}
+
+// A shell takes the printed commands, in lines as they are, for the words that they are of.
+func TestPrintedCommandsAreTyped(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	require.NoError(t, err)
+	words := []string{"sigma", "snapshot", "--from", "it's my dump of production, the second.json", "--prices", "a price list; with spaces and $HOME.csv", "--out", "snap"}
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = shellword.Quote(w)
+	}
+	for _, head := range []string{"", "type first: ", strings.Repeat(" ", 60)} {
+		lines := command(head, strings.Join(quoted, " "))
+		out, err := exec.Command(bash, "-c", `printf '%s\0' `+strings.TrimPrefix(strings.Join(lines, "\n"), head)).Output()
+		require.NoError(t, err)
+		require.Equal(t, strings.Join(words, "\x00")+"\x00", string(out))
+	}
+	tr := messy(20, 1)
+	b := billOf(t, tr)
+	b.source = Source{Trace: "it's a trace"}
+	require.Contains(t, b.source.Path(), `'it'\''s a trace'`)
+}
+
+// The nodes to remove are in a command of one line, or in one that lists them: none is cut.
+func TestNodesToRemove(t *testing.T) {
+	for _, n := range []int{1, 60} {
+		tr := messy(20, 1)
+		nodes := tr.Source[clusterKey].(map[string]any)["nodes"].(map[string]any)
+		for i := range n - 1 {
+			nodes[fmt.Sprintf("ip-10-0-0-%03d.eu-central-1.compute.internal", i)] = map[string]any{"why": "cordoned", "cost": .1}
+		}
+		b := billOf(t, tr)
+		require.Len(t, b.Steps[0].Remove, n)
+		text := screenOf(t, b)
+		if n == 1 {
+			require.Contains(t, text, "kubectl delete node cordoned\n")
+		} else {
+			require.Contains(t, text, "    sigma savings --trace snap --format json | jq -r '.steps[0].remove[]'\n")
+		}
+		var page strings.Builder
+		require.NoError(t, b.Page().HTML(&page))
+		for _, name := range b.Steps[0].Remove {
+			require.Contains(t, page.String(), name)
+		}
+	}
+	require.Equal(t, "kubectl delete node 'a b' c", deletion([]string{"a b", "c"}))
+}
+
+// Names of strangers do not steer the terminal.
+func TestCleanScreen(t *testing.T) {
+	tr := messy(20, 1)
+	nodes := tr.Source[clusterKey].(map[string]any)["nodes"].(map[string]any)
+	nodes["\x1b[2Jnode"] = map[string]any{"why": "cordoned\r\x1b]0;title\a", "cost": .1}
+	tr.Name = "prod\x1b[31m"
+	text := screenOf(t, billOf(t, tr))
+	require.NotRegexp(t, "[\x00-\x09\x0b-\x1f\x7f\u0080-\u009f]", text)
+	require.Contains(t, text, "prod�[31m: ")
+}
+
+var amount = regexp.MustCompile(` ([0-9,]+(?:\.\d\d)?)(?: ±[0-9,.]+)?(?: +[0-9,.]+)?$`)
+
+// The printed parts and the printed least are the printed cost, and none is above its printed limit.
+func TestPartsAreTheWholeAsPrinted(t *testing.T) {
+	figure := func(text string) float64 {
+		v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+		require.NoError(t, err)
+		return v
+	}
+	for seed := range uint64(8) {
+		for _, factor := range []float64{1, .013, 7.7771} {
+			tr := messy(20, seed)
+			for i := range tr.Instance.Machines {
+				tr.Instance.Machines[i].Cost *= factor
+			}
+			b := billOf(t, tr)
+			require.False(t, b.empty())
+			text := screenOf(t, b)
+			first := regexp.MustCompile(`(?m)^cost ([0-9,.]+) USD a month; cannot be below ([0-9,.]+)`).FindStringSubmatch(text)
+			require.NotNil(t, first, text)
+			sum, rows := figure(first[2]), 0
+			for line := range strings.SplitSeq(text, "\n") {
+				if m := amount.FindStringSubmatch(line); m != nil && !strings.Contains(line, "in no sum") && !strings.HasPrefix(line, "cost") && (strings.HasPrefix(line, "  ") || strings.HasPrefix(line, restText)) && !strings.HasPrefix(line, "    ") {
+					if strings.Contains(line, " unknown ") {
+						continue
+					}
+					sum += figure(m[1])
+					rows++
+				}
+			}
+			require.GreaterOrEqual(t, rows, 4, text)
+			require.InDelta(t, figure(first[1]), sum, 1e-6, text)
+			for i, shown := range b.parts()[:len(b.Steps)] {
+				require.LessOrEqual(t, figure(b.money(shown)), figure(b.atMost(b.Steps[i].Bound, shown)), b.Steps[i].Cause)
+			}
+		}
+	}
+}
+
+// Lines that the screen lacks are counted, and their heads are named.
+func TestMoreRemarks(t *testing.T) {
+	r := remark{"No room", nil}
+	for i := range 20 {
+		r.groups = append(r.groups, fmt.Sprintf("ip-10-0-0-%d cordoned (140)", i))
+	}
+	line := r.line()
+	require.LessOrEqual(t, utf8.RuneCountInString(line), screenWidth)
+	require.Equal(t, "No room: ip-10-0-0-0 cordoned (140); ip-10-0-0-1 cordoned (140); 18 more", line)
+	long := remark{"Pending", []string{"1 " + strings.Repeat("long reason ", 9), "2 short"}}.line()
+	require.LessOrEqual(t, utf8.RuneCountInString(long), screenWidth)
+	require.Regexp(t, `long …; 1 more$|reason …; 1 more$`, long)
+	require.Equal(t, "Not read: Pod", remark{"Not read", []string{"Pod"}}.line())
+
+	tr := messy(20, 1)
+	b := billOf(t, tr)
+	for i := range 12 {
+		b.unplaced = append(b.unplaced, "x")
+		b.Missing = append(b.Missing, fmt.Sprint("Kind", i))
+	}
+	b.Constraint = append(b.Constraint, ConstraintCost{short: "anti-affinity of " + strings.Repeat("n", 40) + "/Deployment/" + "abc"})
+	b.Steps = append(b.Steps, b.Steps[0], b.Steps[0], b.Steps[0])
+	require.Contains(t, screenOf(t, b), "\nMore by --report FILE or --format json: ")
+}
+
+// The screen and the page show the nodes that a step saves with one sign, that of the JSON.
+func TestOneSignOfNodes(t *testing.T) {
+	tr := messy(30, 1)
+	b := billOf(t, tr)
+	require.Positive(t, b.Steps[0].Nodes)
+	require.Regexp(t, fmt.Sprintf(`(?m)^  remove 1 empty node, move .* %s +[0-9,]+ +[0-9,]+$`, fewer(b.Steps[0].Nodes)), screenOf(t, b))
+	var page strings.Builder
+	require.NoError(t, b.Page().HTML(&page))
+	require.Contains(t, page.String(), "fewer nodes")
+	require.Contains(t, page.String(), ">"+fewer(b.Steps[0].Nodes)+"<")
+	require.Equal(t, "0", fewer(-.01))
+}
+
+// Each line has its limit, also where the money is not known.
+func TestUnknownLinesHaveLimits(t *testing.T) {
+	b := billOf(t, messy(30, 1))
+	unknown := 0
+	for i := range b.Steps {
+		if s := &b.Steps[i]; s.Money == nil {
+			unknown++
+			require.Positive(t, s.Bound, s.Cause)
+		}
+	}
+	require.Equal(t, 2, unknown)
+	require.Len(t, regexp.MustCompile(`(?m) unknown +[0-9,]+$`).FindAllString(screenOf(t, b), -1), unknown)
+}
+
+// The name of a rule on the screen is one that commands take.
+func TestShortNamesAreTyped(t *testing.T) {
+	tr := messy(30, 2)
+	long, err := Without(tr, "it has local storage")
+	require.NoError(t, err)
+	short, err := Without(tr, "local storage")
+	require.NoError(t, err)
+	require.Equal(t, long.Placed, short.Placed)
+	_, err = Without(tr, "local")
+	require.ErrorContains(t, err, `no constraint "local"`)
+	for _, c := range billOf(t, tr).Constraint {
+		_, err := Without(tr, c.short)
+		require.NoError(t, err, c.short)
+	}
+}
