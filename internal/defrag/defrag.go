@@ -268,11 +268,7 @@ func reason(r *Result, opt Options, only bool, budget, least float64) string {
 	case r.Moves == 0:
 		return "no moves: no machine could be emptied"
 	case (opt.Machines > 0 || opt.UntilBound) && r.MachinesAfter > target:
-		name := "the limit"
-		if opt.Machines > r.Bound {
-			name = "--machines"
-		}
-		return fmt.Sprintf("%s of %d is not reached: no more moves were found at %s", name, target, plural.Of(r.MachinesAfter, "machine"))
+		return fmt.Sprintf("the limit of %d is not reached: no more moves were found at %s", target, plural.Of(r.MachinesAfter, "machine"))
 	}
 	return ""
 }

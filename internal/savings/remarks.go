@@ -19,6 +19,9 @@ func (r remark) line() string {
 	if len(r.groups) == 0 {
 		return clip(text)
 	}
+	if whole := text + ": " + strings.Join(r.groups, "; "); utf8.RuneCountInString(whole) <= screenWidth {
+		return whole
+	}
 	text += ": " + r.groups[0]
 	const more = len("; 99 more")
 	left := 0
