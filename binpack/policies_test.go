@@ -208,7 +208,7 @@ func TestChooseByClass(t *testing.T) {
 }
 
 // TestChooseByTree: a search leads to the machine that a look at all of them finds, while items
-// come and go, machines are booked beyond their capacity, and after a Reset.
+// come and go.
 func TestChooseByTree(t *testing.T) {
 	defer binpack.SearchTrees()()
 	searched := 0

@@ -11,13 +11,13 @@ import (
 // offer are the points of a tree; from the bounds of a node a [Guide] derives the most that their
 // scores can be. A search follows the most promising node first and leaves out those that cannot win.
 //
-// Machines of a fixed fleet that never held an item differ in their positions alone. They
-// are not in the tree: the first of each kind represents the others.
+// Of the machines of a fixed fleet that never held an item the first of each kind represents the others.
 type search struct {
 	ready   bool
 	tree    rtree.Tree
 	sorting Sorting
 	units   []rtree.Range // [(kind + 1) · dimensions + dimension], the first for all kinds together
+	unlike  bool          // capacities differ so much that bounds of several kinds are of no use
 	changes int           // since the tree was built
 	unused  [][]int32     // [kind] by position
 	first   []int         // [kind] index in unused; those before have held an item or are not on offer
@@ -41,6 +41,8 @@ const (
 	coordItems
 	coordsBeside
 )
+
+const mostUnlike = 4 // ratio of two capacities
 
 // MaxBounded is the number of dimensions up to which machines are searched by a tree.
 const MaxBounded = rtree.Most - coordsBeside
@@ -77,8 +79,11 @@ type Guide interface {
 func (s *classIndex) Search(g Guide, app int32, slack float64, buf []int32) (found []int32, known bool) {
 	t := &s.search
 	a := &s.inst.Apps[app]
+	if len(t.units) == 0 {
+		s.findUnits()
+	}
 	sorting := g.Sorting()
-	if len(s.kind) < sorting.From && !searchAlways || len(s.deviceDims) > 0 || len(s.free) > MaxBounded ||
+	if len(s.kind) < sorting.From && !searchAlways || t.unlike || len(s.deviceDims) > 0 || len(s.free) > MaxBounded ||
 		s.narrow(a.Group) || s.ByZone(a.Group) {
 		return buf, false
 	}
@@ -203,13 +208,13 @@ func (s *classIndex) findUnits() {
 		}
 	}
 	copy(t.units, all)
+	t.unlike = slices.ContainsFunc(all, func(r rtree.Range) bool { return r.Most > mostUnlike*r.Least })
 }
 
 // plant builds the tree of all machines on offer.
 func (s *classIndex) plant() {
 	t := &s.search
 	t.ready, t.changes = true, 0
-	s.findUnits()
 	t.unused = slices.Grow(t.unused[:0], len(s.kinds))[:len(s.kinds)]
 	t.first = slices.Grow(t.first[:0], len(s.kinds))[:len(s.kinds)]
 	clear(t.first)
@@ -226,11 +231,6 @@ func (s *classIndex) plant() {
 			t.machines = append(t.machines, m)
 		}
 	}
-	if !s.ordered {
-		for _, list := range t.unused {
-			slices.SortFunc(list, func(a, b int32) int { return s.compare(Ranked{Machine: a}, Ranked{Machine: b}) })
-		}
-	}
 	active, items := float64(s.machines+1), float64(s.totalAlive+1)
 	scale := slices.Repeat([]float64{t.sorting.Free}, len(s.free))
 	scale = append(scale, t.sorting.Used/active, t.sorting.Opened/(10*active), t.sorting.Items*active/items)
@@ -245,7 +245,7 @@ func (s *classIndex) moveInTree(m int32) {
 	}
 	t.changes++
 	t.tree.Remove(m)
-	if s.offered[m/64]>>(m%64)&1 != 0 && !s.neverUsed(m) {
+	if s.offered[m/64]>>(m%64)&1 != 0 {
 		t.tree.Insert(m)
 	}
 }

@@ -188,13 +188,12 @@ func UseOfSameDays(list []*Use) *Use {
 	}
 	out.Interval, out.Of = nil, ""
 	for d := range out.OverPercent {
-		mean := &Interval{}
+		if slices.ContainsFunc(list, func(u *Use) bool { return u.Interval[d] == nil }) { // one is of one day
+			continue
+		}
+		mean, n := &Interval{}, float64(len(list))
 		for _, u := range list {
 			one := u.Interval[d]
-			if one == nil { // of one day
-				return out
-			}
-			n := float64(len(list))
 			mean.Mean, mean.Low, mean.High = mean.Mean+one.Mean/n, mean.Low+one.Low/n, mean.High+one.High/n
 		}
 		if out.Interval == nil {

@@ -159,5 +159,8 @@ func interval(values []float64) *Money {
 	if math.IsNaN(e.Mean) {
 		return nil
 	}
-	return &Money{max(0, aMonth(e.Mean)), max(0, aMonth(e.Mean-e.Half)), max(0, aMonth(e.Mean+e.Half))}
+	if e.Mean <= 0 {
+		return &Money{}
+	}
+	return &Money{aMonth(e.Mean), aMonth(e.Mean - e.Half), aMonth(e.Mean + e.Half)}
 }

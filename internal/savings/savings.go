@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (b *builder) trace() string {
 	case !b.byUse && b.demands != nil:
 		return "snap"
 	case b.byUse && (b.demands == nil || b.opt.Source.Snapshot != ""):
-		return b.opt.Source.Path() + "-by-use"
+		return filepath.Clean(b.opt.Source.Path()) + "-by-use"
 	}
 	return b.opt.Source.Path()
 }

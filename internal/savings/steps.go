@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/internal/defrag"
@@ -77,7 +78,9 @@ func (b *builder) moves(ctx context.Context) error {
 	if rounds > 1 {
 		step.Risk += fmt.Sprintf(", in at least %d rounds: disruption budgets let only some of a workload go at once", rounds)
 	}
-	step.Risk += hot
+	if step.Risk += hot; hot != "" {
+		step.advice = "risk: " + strings.TrimPrefix(hot, "; ")
+	}
 	if empty > 0 {
 		step.deletion = deletion(b.empty)
 	}

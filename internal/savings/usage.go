@@ -68,7 +68,8 @@ func (b *builder) usage(ctx context.Context) error {
 		return err
 	}
 	if len(all) == 0 {
-		step.text = "requests nearer to use: pods are left out"
+		b.least, step.Bound = former, b.level-b.always
+		step.text = "requests nearer to use: not all pods fit"
 		step.Risk = "unknown: " + name + " leaves pods out at these sizes"
 		b.add(step)
 		return nil

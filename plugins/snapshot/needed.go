@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,22 +46,27 @@ func starting(n *v1.Node, now time.Time) string {
 	return ""
 }
 
-// awaited returns the empty nodes that pods wait for: each takes the first with room for it.
+// awaited returns the empty nodes that pods wait for: each takes the first with room for it. A pod with affinity, a spread
+// or volumes may need any of them.
 func (r *freeRoom) awaited(pods []*v1.Pod, empty func(*v1.Node) bool) map[string]bool {
 	names := map[string]bool{}
 	for _, pod := range pods {
-		if !waits(pod) || pod.Spec.SchedulerName == fargate {
+		if !unplaced(pod) || pod.Spec.SchedulerName == fargate {
 			continue
 		}
 		selector, demand := podspec.NewSelector(pod), podspec.Demand(pod)
 		for _, name := range r.served {
 			delete(demand, name)
 		}
+		choosy := pod.Spec.Affinity != nil || len(pod.Spec.TopologySpreadConstraints) > 0 || hasClaim(pod)
 		for i, n := range r.nodes {
-			if !empty(n) || !selector.Admits(n) || lack(demand, r.free[i]) != "" {
+			if !empty(n) || !selector.Admits(n) || onWindows(n) != ofWindows(pod) || lack(demand, r.free[i]) != "" {
 				continue
 			}
 			names[n.Name] = true
+			if choosy {
+				continue
+			}
 			for name, amount := range demand {
 				r.free[i][name] -= amount
 			}
@@ -68,6 +74,10 @@ func (r *freeRoom) awaited(pods []*v1.Pod, empty func(*v1.Node) bool) map[string
 		}
 	}
 	return names
+}
+
+func hasClaim(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
 // hot are the nodes whose pods together use more than they request now.

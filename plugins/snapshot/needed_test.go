@@ -124,20 +124,18 @@ func TestHotNodes(t *testing.T) {
 	require.Nil(t, facts["hot"])
 }
 
-// Windows has its own nodes: by spec.os.name, by the selector, or by the node that a pod runs on.
+// Windows has its own nodes by spec.os.name or by the selector; kube-scheduler puts others anywhere.
 func TestOperatingSystems(t *testing.T) {
 	windows := nodeAt("w1", `"labels": {"kubernetes.io/os": "windows"}, `, "", may)
 	for name, of := range map[string]struct {
-		spec    string
-		on      string
-		windows bool
+		spec, on       string
+		linux, windows bool
 	}{
-		"linux":             {"", "n1", false},
-		"on windows":        {"", "w1", true},
-		"by name":           {`"os": {"name": "windows"}, `, "w1", true},
-		"by selector":       {`"nodeSelector": {"kubernetes.io/os": "windows"}, `, "w1", true},
-		"linux by name":     {`"os": {"name": "linux"}, `, "n1", false},
-		"windows, it waits": {`"os": {"name": "windows"}, `, "", true},
+		"any":               {"", "n1", true, true},
+		"by name":           {`"os": {"name": "windows"}, `, "w1", false, true},
+		"by selector":       {`"nodeSelector": {"kubernetes.io/os": "windows"}, `, "w1", false, true},
+		"linux by name":     {`"os": {"name": "linux"}, `, "n1", true, false},
+		"windows, it waits": {`"os": {"name": "windows"}, `, "", false, true},
 	} {
 		text := renamed(podText, `"nodeName": "n1", `, of.spec+`"nodeName": "`+of.on+`", `)
 		_, _, tr := clusterOf(t, nodeAt("n1", "", "", may), nodeAt("n2", `"labels": {"kubernetes.io/os": "linux"}, `, "", may), windows, text)
@@ -146,6 +144,6 @@ func TestOperatingSystems(t *testing.T) {
 			app := &tr.Instance.Apps[0]
 			uses[m.Name] = app.MayUse(m.Type)
 		}
-		require.Equal(t, map[string]bool{"n1": !of.windows, "n2": !of.windows, "w1": of.windows}, uses, name)
+		require.Equal(t, map[string]bool{"n1": of.linux, "n2": of.linux, "w1": of.windows}, uses, name)
 	}
 }
