@@ -175,7 +175,7 @@ func (r *Replayer) beginUse(events []trace.Event) error {
 		return fmt.Errorf("usage.csv.gz: its shortest step is %g seconds, so the %g days to judge have %.3g steps: want at most %g; take longer steps", step, math.Ceil((m.until-first)/day), n, float64(mostSteps))
 	}
 	m.out = &Use{Step: step, From: m.from, Until: m.until, Nightly: u.opt.Nightly != nil}
-	days := max(1, int((m.until-m.from)/day+.05)) // a rest of an hour belongs to the day before
+	days := int(math.Ceil((m.until - m.from) / day))
 	for _, d := range m.dims {
 		m.out.Dimensions = append(m.out.Dimensions, DimensionUse{Dimension: d, JudgedDays: make([]float64, days), Days: make([]float64, days)})
 	}
