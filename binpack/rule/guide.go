@@ -64,11 +64,11 @@ func (g *leftover) emptied(score float64) float64 {
 // guided is a scorer by class that has its contenders searched where there are many classes.
 type guided struct {
 	growing
-	*leftover
+	guide *leftover
 }
 
 // Contenders implements [binpack.Shortlister].
 func (g guided) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
-	g.need = g.demand(item.App)
-	return g.state.Search(g.leftover, item.App, rounding, buf)
+	g.guide.need = g.guide.demand(item.App)
+	return g.guide.state.Search(g.guide, item.App, rounding, buf)
 }

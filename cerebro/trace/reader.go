@@ -137,7 +137,7 @@ func (b *builder) readManifest(r io.Reader) error {
 	}
 	b.trace.Name, b.trace.Description = b.manifest.name, b.manifest.description
 	b.trace.Source, b.trace.MeasureFrom = b.manifest.source, b.manifest.measureFrom
-	if c, ok := b.trace.Source["currency"].(string); b.trace.Source["currency"] != nil && !(ok && currencies.MatchString(c)) {
+	if c, ok := b.trace.Source["currency"].(string); b.trace.Source["currency"] != nil && (!ok || !currencies.MatchString(c)) {
 		return fmt.Errorf("%s: source.currency: %s", manifestFile, wantCurrency)
 	}
 	b.instance.MaxShareOfApp = b.manifest.maxShareOfApp

@@ -320,11 +320,11 @@ func (a *app) trainTo(ctx context.Context, cfg train.Config, f trainFlags) error
 	}
 	fmt.Fprintf(a.stdout, "%s: %s after %s\n", f.out, found, plural.Of(last.Evaluations, "evaluation"))
 	if f.byUse {
-		traces := ""
+		var traces strings.Builder
 		for _, path := range f.paths {
-			traces += " --trace " + shellword.Quote(path)
+			traces.WriteString(" --trace " + shellword.Quote(path))
 		}
-		fmt.Fprintf(a.stdout, "the traces count items at what they use; the machines of the policy and their risk: sigma compare%s --policy %s\n", traces, shellword.Quote("bestfit,"+f.out))
+		fmt.Fprintf(a.stdout, "the traces count items at what they use; the machines of the policy and their risk: sigma compare%s --policy %s\n", traces.String(), shellword.Quote("bestfit,"+f.out))
 	}
 	return nil
 }

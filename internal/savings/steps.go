@@ -90,11 +90,11 @@ func (b *builder) moves(ctx context.Context) error {
 
 // deletion is the command that deletes nodes.
 func deletion(nodes []string) string {
-	command := "kubectl delete node"
+	words := []string{"kubectl delete node"}
 	for _, name := range nodes {
-		command += " " + shellword.Quote(name)
+		words = append(words, shellword.Quote(name))
 	}
-	return command
+	return strings.Join(words, " ")
 }
 
 // monthly is the money of a month of machines with items that cost so much an hour, with the nodes that are always

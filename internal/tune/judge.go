@@ -93,7 +93,7 @@ func judge(ctx context.Context, traces []*trace.Trace, spans []span, candidates 
 // leaveOut is the first error of candidates, but for those that may be left out since their risk is not known.
 func leaveOut(candidates []*candidate, errs []error) error {
 	for i, err := range errs {
-		if _, unknown := errors.AsType[*unknownRisk](err); err != nil && !(unknown && candidates[i].mayLack()) {
+		if _, unknown := errors.AsType[*unknownRisk](err); err != nil && (!unknown || !candidates[i].mayLack()) {
 			return err
 		}
 	}

@@ -16,8 +16,6 @@ type leader struct {
 	window *trace.Trace
 	from   float64
 	events []trace.Event
-	number []int32   // of the window's requests in the result; -1 = none yet
-	names  []string  // of the result's requests, by their numbers before they are sorted
 	waits  [][]int32 // copied requests that live when the window begins, by app, the last first
 }
 
@@ -58,9 +56,9 @@ func (l *leader) copyDay(rng *rand.Rand) []trace.Request {
 		}
 		l.events = append(l.events, e)
 	}
-	for i := len(requests) - 1; i >= 0; i-- {
-		if app := requests[i].App; left[i] > 0 {
-			l.waits[app] = append(l.waits[app], int32(i))
+	for i, q := range slices.Backward(requests) {
+		if left[i] > 0 {
+			l.waits[q.App] = append(l.waits[q.App], int32(i))
 		}
 	}
 	for i, q := range requests { // a request that has lost items is none of the window's

@@ -80,7 +80,7 @@ func (out *Result) decision() string {
 var opposites = strings.NewReplacer("fewer ", "more ", "lower ", "higher ", "less ", "more ")
 
 // text is the saving in words of a measure.
-func (i *Interval) text(measure string) string {
+func (i Interval) text(measure string) string {
 	mean := i.Mean
 	if mean < 0 {
 		mean, measure = -mean, opposites.Replace(measure)
