@@ -51,4 +51,7 @@ if [[ ${1-} == --check ]]; then
 	if [[ -n ${stale-} ]]; then echo 'out of date: run hack/codegen/run.sh' >&2; exit 1; fi
 else
 	for file in "${new[@]}"; do cp "$file" "$root/$file"; done
+	for file in "$root"/manifests/chart/crds/*.yaml; do # copies: not all that read a chart follow links
+		cp "$root"/manifests/{base,mpa}/crds/"$(basename "$file")" "$root/manifests/chart/crds/" 2>/dev/null || true
+	done
 fi

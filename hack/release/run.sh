@@ -102,7 +102,7 @@ push() {
 
 chart() {
 	replaceable "$1" Chart.yaml 'a chart'
-	cp -RL manifests/chart "$scratch/new" # CRDs and dashboards are links
+	cp -R manifests/chart "$scratch/new"
 	sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: \"$VERSION\"/" "$scratch/new/Chart.yaml"
 	rm -rf "$1"
 	mkdir -p "$(dirname "$1")"
