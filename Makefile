@@ -32,8 +32,8 @@ lab: ## bin/sigma-lab, the laboratory's command line (lab/README.md)
 
 .PHONY: test
 test: ## the fast suite of the product and of the laboratory (85 to 170 CPU-seconds where all is built)
-	go test ./...
-	go test -C lab $$(cd lab && go list ./... | grep -v /oracle)
+	go test -timeout=20m ./...
+	go test -C lab -timeout=20m $$(cd lab && go list ./... | grep -v /oracle)
 
 .PHONY: images
 images: ## images of the programs for amd64 and arm64 in out/images by ko, without Docker; PROGRAMS=sigma,sigma-mpa (10 CPU-minutes cold)
