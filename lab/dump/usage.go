@@ -28,16 +28,16 @@ func WriteUsage(w io.Writer, o Options) error {
 			name, unit           string
 			level, least, spread float64
 		}{{"cpu", "m", cpu * of.busy, .35, .15}, {"memory", "Mi", mem * min(.95, of.busy+.15), .9, .02}} {
-			row := fmt.Sprintf("\n%s/%s/%s,,%s,%d,3600", of.namespace, of.kind, of.name, d.name, -usageDays*24*3600)
+			row := fmt.Appendf(nil, "\n%s/%s/%s,,%s,%d,3600", of.namespace, of.kind, of.name, d.name, -usageDays*24*3600)
 			for h := -usageDays * 24; h < 0; h++ {
 				at := Now.Add(time.Duration(h) * time.Hour)
 				share := (1+d.least)/2 + (1-d.least)/2*math.Cos(2*math.Pi*float64(at.Hour()-14)/24)
 				if day := at.Weekday(); day == time.Saturday || day == time.Sunday {
 					share = max(d.least, .7*share)
 				}
-				row += fmt.Sprintf(",%.0f%s", d.level*share*math.Exp(d.spread*rng.NormFloat64()), d.unit)
+				row = fmt.Appendf(row, ",%.0f%s", d.level*share*math.Exp(d.spread*rng.NormFloat64()), d.unit)
 			}
-			if _, err := io.WriteString(w, row); err != nil {
+			if _, err := w.Write(row); err != nil {
 				return err
 			}
 		}
