@@ -41,7 +41,7 @@ type DimensionUse struct {
 	Dimension int32
 	Judged    float64 // seconds of machines with enough samples, summed
 	Over      float64 // of them, those above capacity
-	// JudgedDays and Days are Judged and Over of each 24 hours from Use.From on.
+	// JudgedDays and Days are Judged and Over of each 24 hours from Use.From on; the last has 12 to 36.
 	JudgedDays, Days []float64
 	Covered          float64 // seconds of items with samples
 	Worst            float64 // largest use ÷ capacity
@@ -175,7 +175,7 @@ func (r *Replayer) beginUse(events []trace.Event) error {
 		return fmt.Errorf("usage.csv.gz: its shortest step is %g seconds, so the %g days to judge have %.3g steps: want at most %g; take longer steps", step, math.Ceil((m.until-first)/day), n, float64(mostSteps))
 	}
 	m.out = &Use{Step: step, From: m.from, Until: m.until, Nightly: u.opt.Nightly != nil}
-	days := int(math.Ceil((m.until - m.from) / day))
+	days := max(1, int(math.Round((m.until-m.from)/day))) // a rest of less than half a day is part of the last
 	for _, d := range m.dims {
 		m.out.Dimensions = append(m.out.Dimensions, DimensionUse{Dimension: d, JudgedDays: make([]float64, days), Days: make([]float64, days)})
 	}

@@ -6,9 +6,11 @@ import "github.com/sigma-scheduler/sigma/cerebro/report"
 // only where the rule that it is compared with has as much.
 const allowedOver = .02
 
-// use is the risk of all spans together; nil by request. The replays of a span are of the same days.
-func (l losses) use() *report.Use {
-	var list []*report.Use
+// use is the risk of all spans together; nil by request.
+func (l losses) use() *report.Use { return report.MeanUse(l.uses(), "span") }
+
+// uses are the risks of the spans that are judged by use. The replays of a span are of the same days.
+func (l losses) uses() (list []*report.Use) {
 	for _, orders := range l {
 		var same []*report.Use
 		for _, one := range orders {
@@ -20,15 +22,19 @@ func (l losses) use() *report.Use {
 			list = append(list, report.UseOfSameDays(same))
 		}
 	}
-	return report.MeanUse(list, "span")
+	return list
 }
 
-// risk is the largest percentage of node-time above capacity over the dimensions; 0 by request.
+// risk is the largest percentage of node-time above capacity over the dimensions, each the mean of the spans that judge it.
 func (l losses) risk() (most float64) {
-	if u := l.use(); u != nil {
-		for _, v := range u.OverPercent {
-			most = max(most, v)
+	sum, n := map[string]float64{}, map[string]float64{}
+	for _, u := range l.uses() {
+		for d, v := range u.OverPercent {
+			sum[d], n[d] = sum[d]+v, n[d]+1
 		}
+	}
+	for d := range sum {
+		most = max(most, sum[d]/n[d])
 	}
 	return most
 }

@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	// samples is the number of samples of an answer, about: 30 MB of JSON.
-	samples = 1 << 20
+	// samples is the number of samples of an answer, about: 15 MB of JSON.
+	samples = 1 << 19
 	// late is the time after a midnight at which all samples of the day are there.
 	late = 15 * time.Minute
 	// kept are the days whose files are kept.
