@@ -37,7 +37,7 @@ type Bill struct {
 	MonthHours int              `json:"month_hours"`
 	Cost       Cost             `json:"cost"`
 	Requested  Amounts          `json:"requested"`
-	Used       *Amounts         `json:"used"` // nil = unknown
+	Used       *Used            `json:"used"` // nil = unknown
 	Steps      []Step           `json:"steps"`
 	Rest       Cents            `json:"rest"`
 	Constraint []ConstraintCost `json:"constraints"`
@@ -71,6 +71,12 @@ type Cost struct {
 type Amounts struct {
 	CPU    float64 `json:"cpu"`
 	Memory float64 `json:"memory"`
+}
+
+// Used amounts of cores and bytes; 0 = not measured.
+type Used struct {
+	CPU    float64 `json:"cpu,omitzero"`
+	Memory float64 `json:"memory,omitzero"`
 }
 
 // A Step is a cause of waste with the money that a remedy saves after the steps before it.
@@ -165,17 +171,17 @@ type Namespace struct {
 	Namespace string     `json:"namespace"`
 	Share     Cents      `json:"money"`
 	Requested Amounts    `json:"requested"`
-	Used      *Amounts   `json:"used"`
+	Used      *Used      `json:"used"`
 	Saves     *Cents     `json:"saves"`
 	Workloads []Workload `json:"workloads"`
 }
 
 // A Workload has a share of the bill.
 type Workload struct {
-	Name      string   `json:"workload"`
-	Pods      int      `json:"pods"`
-	Share     Cents    `json:"money"`
-	Requested Amounts  `json:"requested"`
-	Used      *Amounts `json:"used"`
-	Saves     *Cents   `json:"saves"`
+	Name      string  `json:"workload"`
+	Pods      int     `json:"pods"`
+	Share     Cents   `json:"money"`
+	Requested Amounts `json:"requested"`
+	Used      *Used   `json:"used"`
+	Saves     *Cents  `json:"saves"`
 }

@@ -20,10 +20,10 @@ type facts struct {
 	lost      map[string]string  // pods that are in no count, with the reasons
 	lists     []string           // built-in lists of prices
 	budgets   map[string]eviction
-	priced    map[string]int     // nodes by the source of their prices
-	unknown   int                // pods on nodes whose use is not known, where that of others is
-	use       map[string]Amounts // of the items by app; nil = unknown
-	spot      map[string]bool    // nodes that are cheap since they may be taken away
+	priced    map[string]int  // nodes by the source of their prices
+	unknown   int             // pods on nodes whose use is not known, where that of others is
+	use       map[string]Used // of the items by app; nil = unknown
+	spot      map[string]bool // nodes that are cheap since they may be taken away
 	types     map[string]instanceType
 	noTypes   string              // the reason for which there are none
 	pools     map[string]nodePool // by machine
@@ -115,9 +115,9 @@ func factsOf(t *trace.Trace) (*facts, error) {
 			return nil, wrongFact(".use."+name, "cpu and memory")
 		}
 		if f.use == nil {
-			f.use = map[string]Amounts{}
+			f.use = map[string]Used{}
 		}
-		f.use[name] = Amounts{cpu, memory}
+		f.use[name] = Used{cpu, memory}
 	}
 	spots, ok := mapping(all["spot"])
 	if !ok {

@@ -189,11 +189,14 @@ func (b *Bill) shareTable(head string) sheet.Table {
 	}}
 }
 
-func (b *Bill) addShare(t *sheet.Table, name string, share Cents, requested Amounts, used *Amounts, saves *Cents) {
+func (b *Bill) addShare(t *sheet.Table, name string, share Cents, requested Amounts, used *Used, saves *Cents) {
 	const gib = 1 << 30
 	cpu, memory, unused := "-", "-", "-"
-	if used != nil {
-		cpu, memory = humanize.Ftoa(round(used.CPU)), humanize.Ftoa(round(used.Memory/gib))
+	if used != nil && used.CPU > 0 {
+		cpu = humanize.Ftoa(round(used.CPU))
+	}
+	if used != nil && used.Memory > 0 {
+		memory = humanize.Ftoa(round(used.Memory / gib))
 	}
 	if saves != nil {
 		unused = b.money(*saves)

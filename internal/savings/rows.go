@@ -74,7 +74,7 @@ func (b *builder) rows() {
 		case b.used == nil || b.used[a] == nil:
 			unmeasured[name] = true
 		case w.Used == nil:
-			w.Used = &Amounts{}
+			w.Used = &Used{}
 			fallthrough
 		default:
 			w.Used.CPU += b.used[a].CPU
@@ -96,11 +96,13 @@ func (b *builder) rows() {
 		w := byName[name]
 		w.Name = short
 		if w.Used != nil {
-			w.Saves = new(w.saves())
 			if s.Used == nil {
-				s.Used, s.Saves = &Amounts{}, new(Cents)
+				s.Used = &Used{}
 			}
-			*s.Saves += *w.Saves
+			if w.Requested.Memory == 0 || w.Used.Memory > 0 { // a pod without memory is not measured
+				w.Saves, s.Saves = new(w.saves()), cmp.Or(s.Saves, new(Cents))
+				*s.Saves += *w.Saves
+			}
 			s.Used.CPU += w.Used.CPU
 			s.Used.Memory += w.Used.Memory
 		}

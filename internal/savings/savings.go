@@ -63,7 +63,7 @@ type builder struct {
 	after   *present      // with the placements after the moves
 	freed   bool          // there are moves
 	moved   float64       // the cost an hour of the nodes in use after the moves
-	used    []*Amounts    // by app; nil = unknown
+	used    []*Used       // by app; nil = unknown
 	demands [][]int64     // by use, by app; nil = the trace has requests alone
 	from    float64       // time of these demands
 	byUse   bool          // the model counts pods by their use
@@ -193,11 +193,11 @@ func (b *builder) present() {
 		bill.Requested = Amounts{f.requested["cpu"], f.requested["memory"]}
 		bill.have = Amounts{f.have["cpu"], f.have["memory"]}
 	}
-	if u := p.facts.used; u != nil {
-		bill.Used, bill.unknown = &Amounts{u["cpu"], u["memory"]}, p.facts.unknown
+	if u := p.facts.used; u["cpu"]+u["memory"] > 0 {
+		bill.Used, bill.unknown = &Used{u["cpu"], u["memory"]}, p.facts.unknown
 	}
 	if p.facts.use != nil {
-		b.used = make([]*Amounts, len(inst.Apps))
+		b.used = make([]*Used, len(inst.Apps))
 		for a := range inst.Apps {
 			if u, ok := p.facts.use[inst.Apps[a].Name]; ok {
 				b.used[a] = &u

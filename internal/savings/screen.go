@@ -225,16 +225,16 @@ func (b *Bill) shares() string {
 	for _, r := range []struct {
 		name            string
 		requested, have float64
-		used            func(*Amounts) float64
+		used            func(*Used) float64
 	}{
-		{"cpu", b.Requested.CPU, b.have.CPU, func(a *Amounts) float64 { return a.CPU }},
-		{"memory", b.Requested.Memory, b.have.Memory, func(a *Amounts) float64 { return a.Memory }},
+		{"cpu", b.Requested.CPU, b.have.CPU, func(a *Used) float64 { return a.CPU }},
+		{"memory", b.Requested.Memory, b.have.Memory, func(a *Used) float64 { return a.Memory }},
 	} {
 		if r.have <= 0 {
 			continue
 		}
 		text := fmt.Sprintf("%s requested %.0f %%", r.name, 100*r.requested/r.have)
-		if b.Used != nil {
+		if b.Used != nil && r.used(b.Used) > 0 {
 			text += fmt.Sprintf(", used %.0f %%", 100*r.used(b.Used)/r.have)
 		}
 		parts = append(parts, text)

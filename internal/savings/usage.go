@@ -187,7 +187,7 @@ func (b *builder) bySize(u *trace.Usage, at float64) (*trace.Trace, error) {
 // setUsed sums the last use of the items, unless the snapshot has that of all pods.
 func (b *builder) setUsed(u *trace.Usage) {
 	inst := b.p.t.Instance
-	b.used = make([]*Amounts, len(inst.Apps))
+	b.used = make([]*Used, len(inst.Apps))
 	count, alone := make([]float64, len(inst.Apps)), make([]map[int]float64, len(inst.Apps)) // items with a series of their own, by dimension
 	for _, q := range b.p.t.Requests {
 		count[q.App] += float64(q.Count)
@@ -195,7 +195,7 @@ func (b *builder) setUsed(u *trace.Usage) {
 	known := false
 	add := func(app int32, dimension int, v float64) {
 		if b.used[app] == nil {
-			b.used[app] = &Amounts{}
+			b.used[app] = &Used{}
 		}
 		switch inst.Dimensions[dimension].Name {
 		case "cpu":
@@ -228,7 +228,7 @@ func (b *builder) setUsed(u *trace.Usage) {
 		add(s.app, int(s.dimension), s.value*max(0, count[s.app]-alone[s.app][int(s.dimension)]))
 	}
 	if b.bill.Used == nil && known {
-		b.bill.Used = &Amounts{}
+		b.bill.Used = &Used{}
 		for _, a := range b.used {
 			if a == nil {
 				continue
