@@ -156,11 +156,12 @@ type Pinned struct {
 	First  string `json:"first"`
 }
 
-// An Excluded node has a share of the bill and no room for pods.
+// An Excluded node has a share of the bill, and no room for pods or a reason to stay.
 type Excluded struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
 	Money  Cents  `json:"money"`
+	Takes  bool   `json:"takes_pods,omitzero"`
 }
 
 // fixedMoney is money without an interval.

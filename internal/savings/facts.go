@@ -37,6 +37,7 @@ type node struct {
 	cost    float64 // an hour, where it is no machine of the trace
 	outside bool    // it is no machine of the trace
 	stays   bool
+	takes   bool // pods
 }
 
 // clusterKey is the key of the source.
@@ -59,7 +60,7 @@ func factsOf(t *trace.Trace) (*facts, error) {
 	f.nodes = map[string]node{}
 	for name, value := range nodes {
 		of, _ := value.(map[string]any)
-		n := node{why: fmt.Sprint(of["why"]), stays: of["stays"] == true}
+		n := node{why: fmt.Sprint(of["why"]), stays: of["stays"] == true, takes: of["takes"] == true}
 		if n.outside = of["cost"] != nil; n.outside {
 			if n.cost, ok = number(of["cost"]); !ok {
 				return nil, wrongFact(".nodes."+name+".cost", "a number, 0 or more")

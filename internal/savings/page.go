@@ -150,7 +150,7 @@ func (b *Bill) nodeSection() sheet.Section {
 	for _, x := range b.Excluded {
 		t.Add(x.Node, x.Reason, b.money(x.Money))
 	}
-	return sheet.Section{ID: "nodes", Name: "Nodes in the bill that take no pods", Tables: []sheet.Table{t}}
+	return sheet.Section{ID: "nodes", Name: "Nodes that take no pods, and nodes that are kept", Tables: []sheet.Table{t}}
 }
 
 func (b *Bill) namespaceSection() sheet.Section {

@@ -45,7 +45,7 @@ func (b *Bill) remarks() (lines []remark) {
 			lines = append(lines, remark{head, groups})
 		}
 	}
-	var pending, lost, stay, closed, shares, models []string
+	var pending, lost, stay, closed, kept, shares, models []string
 	for _, p := range b.Pending {
 		pending = append(pending, fmt.Sprintf("%d %s", p.Count, p.Reason))
 	}
@@ -56,7 +56,11 @@ func (b *Bill) remarks() (lines []remark) {
 		stay = append(stay, fmt.Sprintf("%d (%s)", p.Count, short(p.Reason)))
 	}
 	for _, x := range b.Excluded {
-		closed = append(closed, fmt.Sprintf("%s %s (%s)", x.Node, x.Reason, b.money(x.Money)))
+		to := &closed
+		if x.Takes {
+			to = &kept
+		}
+		*to = append(*to, fmt.Sprintf("%s %s (%s)", x.Node, x.Reason, b.money(x.Money)))
 	}
 	for _, n := range b.Namespaces[:min(10, len(b.Namespaces))] {
 		if b.Cost.Now > 0 && n.Namespace != "" {
@@ -76,6 +80,7 @@ func (b *Bill) remarks() (lines []remark) {
 	add("Prices", models...)
 	add("Must not move", stay...)
 	add("No room", closed...)
+	add("Kept", kept...)
 	add("In no count", lost...)
 	add("Share of the bill", shares...)
 	add("Left out", b.unplaced...)

@@ -153,7 +153,7 @@ func (b *builder) present() {
 			hourly += line.Cost
 		}
 		if known {
-			bill.Excluded = append(bill.Excluded, Excluded{name, of.why, aMonth(line.Cost)})
+			bill.Excluded = append(bill.Excluded, Excluded{name, of.why, aMonth(line.Cost), of.takes})
 		}
 		for d := range have {
 			have[d] += float64(line.Capacity[d]) / float64(inst.Dimensions[d].One)
@@ -165,7 +165,7 @@ func (b *builder) present() {
 		}
 		money := aMonth(n.cost)
 		bill.nodes++
-		bill.Excluded = append(bill.Excluded, Excluded{name, n.why, money})
+		bill.Excluded = append(bill.Excluded, Excluded{name, n.why, money, n.takes})
 		if !n.stays {
 			b.empty = append(b.empty, name)
 			removable = append(removable, n.cost)

@@ -201,7 +201,13 @@ func (b *Bill) head() string {
 
 func (b *Bill) size() string {
 	text := plural.Of(b.nodes, "node")
-	if n := len(b.Excluded); n > 0 {
+	n := 0
+	for _, x := range b.Excluded {
+		if !x.Takes {
+			n++
+		}
+	}
+	if n > 0 {
 		take := "take"
 		if n == 1 {
 			take = "takes"

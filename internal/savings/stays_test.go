@@ -19,7 +19,7 @@ func TestEmptyNodeThatStays(t *testing.T) {
 	moves := stepOf(t, b, "moves")
 	require.Empty(t, moves.Remove)
 	require.Equal(t, aMonth(2*.2), moves.Money.Mean, "b has two, and the other five need three nodes")
-	require.Equal(t, []Excluded{{"a", "pods that wait fit on it", aMonth(.2)}}, b.Excluded)
+	require.Equal(t, []Excluded{{"a", "pods that wait fit on it", aMonth(.2), false}}, b.Excluded)
 	require.GreaterOrEqual(t, b.Cost.Floor, aMonth(.2))
 	number, err := AnyNumber((&present{t: tr, given: tr, facts: &facts{nodes: map[string]node{"a": {stays: true}}}}).loose(0))
 	require.NoError(t, err)

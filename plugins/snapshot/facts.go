@@ -54,6 +54,10 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 		}
 	}
 	awaited, now := room.awaited(pods, func(n *v1.Node) bool { return machines[n.Name] && !occupied[n.Name] }), newest(nodes)
+	last := p.last(nodes, prices, func(n *v1.Node) bool {
+		_, stays := apart(n)
+		return occupied[n.Name] || awaited[n.Name] || starting(n, now) != "" || stays && podspec.Unwell(n) == nil
+	})
 	apartOf := map[string]string{} // nodes that are no machines
 	lists := map[string]any{}
 	for _, n := range nodes {
@@ -80,6 +84,8 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 			why, stays = starting(n, now), true
 		case awaited[n.Name]:
 			why, stays = "pods that wait fit on it", true
+		case n.Name == last:
+			why, stays = "the last node for pods", true
 		case why == unwellText(n):
 			stays = false // it can be removed
 		}
@@ -89,6 +95,9 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 		of := map[string]any{"why": why}
 		if stays {
 			of["stays"] = true
+		}
+		if takes(n) <= takesSome {
+			of["takes"] = true
 		}
 		switch {
 		case virtual(n):

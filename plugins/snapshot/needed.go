@@ -1,11 +1,13 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -74,6 +76,44 @@ func (r *freeRoom) awaited(pods []*v1.Pod, empty func(*v1.Node) bool) map[string
 		}
 	}
 	return names
+}
+
+// Nodes by the pods that they take, most first.
+const (
+	takesAny = iota
+	takesSome
+	takesNone // cordoned
+	takesNoneUnwell
+	takesNever
+)
+
+func takes(n *v1.Node) int {
+	taint := podspec.Untolerated(n, nil)
+	switch {
+	case noMachine(n), taint != nil && firstOf(n, controlPlane):
+		return takesNever
+	case podspec.Unwell(n) != nil:
+		return takesNoneUnwell
+	case n.Spec.Unschedulable:
+		return takesNone
+	case taint != nil:
+		return takesSome
+	}
+	return takesAny
+}
+
+// last returns the node that a cluster keeps for new pods: the cheapest of those that take most; "" = one of them is left
+// anyway.
+func (p *Picture) last(nodes []*v1.Node, prices *kube.Prices, left func(*v1.Node) bool) string {
+	if len(nodes) == 0 || slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.Kind == "Pod" }) {
+		return "" // of no node is known that it is empty
+	}
+	of := func(n *v1.Node) float64 { cost, _ := prices.Of(n); return cost }
+	best := slices.MinFunc(nodes, func(a, b *v1.Node) int { return cmp.Or(cmp.Compare(takes(a), takes(b)), cmp.Compare(of(a), of(b))) })
+	if slices.ContainsFunc(nodes, func(n *v1.Node) bool { return takes(n) == takes(best) && left(n) }) {
+		return ""
+	}
+	return best.Name
 }
 
 func hasClaim(pod *v1.Pod) bool {

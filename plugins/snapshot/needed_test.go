@@ -60,13 +60,52 @@ func TestEmptyNodesThatStay(t *testing.T) {
 	require.Nil(t, nodes, "no sign of life, no time")
 }
 
+// A cluster keeps a node for pods to come: the cheapest of those that take any, or the one that is there.
+func TestLastNodeStays(t *testing.T) {
+	small := func(text string) string {
+		return renamed(text, `"cpu": "4", "memory": "8Gi"`, `"cpu": "2", "memory": "4Gi"`)
+	}
+	cordon, taint := `"unschedulable": true`, `"taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]`
+	dead := `"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]`
+	agent := renamed(podText, `"ReplicaSet"`, `"DaemonSet"`)
+	plane := nodeAt("cp", `"labels": {"node-role.kubernetes.io/control-plane": ""}, `, `"taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]`, may)
+	for name, of := range map[string]struct {
+		last  string
+		texts []string
+	}{
+		"DaemonSets alone":         {"n2", []string{nodeAt("n1", "", "", may), small(nodeAt("n2", "", "", may)), agent}},
+		"and the control plane":    {"n1", []string{nodeAt("n1", "", "", may), plane, agent}},
+		"a pod on a cordoned one":  {"n2", []string{nodeAt("n1", "", cordon, may), nodeAt("n2", "", "", may), podText}},
+		"others are for some pods": {"n2", []string{nodeAt("n1", "", taint, may), nodeAt("n2", "", "", may), podText}},
+		"all are for some pods":    {"n2", []string{nodeAt("n1", "", taint, may), small(nodeAt("n2", "", taint, may)), plane, agent}},
+		"all are cordoned":         {"n1", []string{nodeAt("n1", "", cordon, may), nodeAt("n2", "", cordon, may), agent}},
+		"or dead":                  {"n1", []string{nodeAt("n1", "", cordon, may), nodeAt("n2", "", dead, may), agent}},
+		"one is in use":            {"", []string{nodeAt("n1", "", "", may), nodeAt("n2", "", "", may), podText}},
+		"one starts":               {"", []string{nodeAt("n1", "", "", justNow), nodeAt("n2", "", "", may), agent}},
+		"the pods were not read":   {"", []string{nodeAt("n1", "", "", may)}},
+	} {
+		_, nodes, _ := clusterOf(t, of.texts...)
+		last := ""
+		for node, why := range nodes {
+			if fact := why.(map[string]any); fact["why"] == "the last node for pods" {
+				last += node
+				require.Equal(t, true, fact["stays"], name)
+			}
+		}
+		require.Equal(t, of.last, last, name)
+	}
+	_, nodes, _ := clusterOf(t, nodeAt("n1", "", "", may), nodeAt("n2", "", cordon, may), agent)
+	require.Equal(t, true, nodes["n1"].(map[string]any)["takes"])
+	require.Nil(t, nodes["n2"].(map[string]any)["takes"])
+}
+
 // Cluster-autoscaler and Karpenter do not remove a node in use that opts out: its pods stay, so no move frees it.
 func TestNodesInUseThatOptOut(t *testing.T) {
 	for _, key := range []string{"karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled"} {
 		ready := renamed(podText, `"phase": "Running"`, `"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]`)
 		facts, nodes, tr := clusterOf(t, nodeAt("n1", `"annotations": {"`+key+`": "true"}, `, "", may), nodeAt("n2", "", "", may), ready,
 			renamed(ready, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"nodeName": "n2"`))
-		require.Equal(t, map[string]any{"why": "annotation " + key, "stays": true}, nodes["n1"])
+		require.Equal(t, map[string]any{"why": "annotation " + key, "stays": true, "takes": true}, nodes["n1"])
 		require.Equal(t, map[string]any{"shop/web-1": "its node stays: annotation " + key}, tr.Source["fixed"])
 		require.Nil(t, facts["follow"])
 	}

@@ -165,6 +165,7 @@ source:
         why: cordoned
       g1:
         stays: true
+        takes: true
         why: pods that wait fit on it
       old:
         why: cordoned
