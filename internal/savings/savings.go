@@ -112,7 +112,7 @@ func Of(ctx context.Context, t *trace.Trace, opt Options) (*Bill, error) {
 		parts = nil
 		for i, cause := range []string{"moves", "packing", "usage", "shapes", "shapes"} {
 			step := Step{Cause: cause, AnyType: i == 4, Risk: "unknown", Bound: b.level - b.always}
-			step.text = step.name() + ": the pods were not read"
+			step.text = step.name() + ": no pods were read"
 			b.bill.Steps = append(b.bill.Steps, step)
 		}
 		b.bill.Cost.Floor, b.bill.Rest = b.always, b.level-b.always

@@ -65,7 +65,7 @@ func (b *Bill) Print(out io.Writer, colours bool) error {
 	case b.nodes == 0:
 		add(noNodes)
 	case slices.Contains(b.Missing, podKind):
-		add("The pods were not read, so nothing is known of where the cost goes.")
+		add("No pods were read, so nothing is known of where the cost goes.")
 	case b.empty():
 		add(b.nothing())
 		for i := range b.Steps {

@@ -169,6 +169,7 @@ func (d *dump) readObject(decoder *json.Decoder, limit *limited) error {
 		if key == "items" {
 			var of string
 			_ = json.Unmarshal(fields["kind"], &of) // of a list of one kind, whose items may lack theirs
+			d.podList = d.podList || of == "PodList"
 			if err := d.readItems(decoder, limit, strings.TrimSuffix(of, "List")); err != nil {
 				return err
 			}

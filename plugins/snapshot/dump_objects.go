@@ -50,6 +50,7 @@ type dump struct {
 	keep    map[schema.GroupKind]keeper
 	ignored map[string]int // objects by kind
 	twice   int            // objects that replaced one of the same name
+	podList bool           // a list of pods was read: without any in it, there are none
 }
 
 // A keeper keeps the object of a text. twice: it replaced one of the same name.
@@ -275,7 +276,7 @@ func (d *dump) missing(pods []*v1.Pod) (list []Missing) {
 		"PodDisruptionBudget": len(d.budgets), "PodMetrics": len(d.podUse), "Pod": len(d.pods),
 		"PersistentVolumeClaim": len(d.claims), "PersistentVolume": len(d.volumes), "CSINode": len(d.csiNodes),
 	}
-	owns := map[string]bool{"HorizontalPodAutoscaler": true, "PodDisruptionBudget": true, "PodMetrics": true, "Pod": len(pods) == 0}
+	owns := map[string]bool{"HorizontalPodAutoscaler": true, "PodDisruptionBudget": true, "PodMetrics": true, "Pod": !d.podList}
 	for _, kind := range volumeKinds {
 		owns[kind] = slices.ContainsFunc(pods, hasClaims)
 	}

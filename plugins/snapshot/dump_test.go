@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -169,4 +170,16 @@ func TestUseIsBounded(t *testing.T) {
 	require.Equal(t, Use{}, useOf(amounts("cpu", "-5")))
 	require.Equal(t, int64(1), useOf(v1.ResourceList{"cpu": amounts("cpu", "1n")["cpu"]}).MilliCPU)
 	require.Positive(t, useOf(amounts("memory", "1e9999")).MemoryBytes)
+}
+
+// A list of pods without any is of a cluster without pods; a list of any kind does not tell.
+func TestPodsThatAreNone(t *testing.T) {
+	missing := func(text string) bool {
+		p, err := ReadDumps(dumps(t, nodeText, text))
+		require.NoError(t, err)
+		return slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.Kind == "Pod" })
+	}
+	require.False(t, missing(`{"kind": "PodList", "apiVersion": "v1", "items": []}`))
+	require.False(t, missing(endedText))
+	require.True(t, missing(`{"kind": "List", "apiVersion": "v1", "items": []}`))
 }
