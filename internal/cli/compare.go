@@ -143,7 +143,7 @@ func (f *compareFlags) check(cmd *cobra.Command) (catalog compare.Catalog, err e
 		o.Repack = slices.Contains(f.names, compare.Current) && !cmd.Flags().Changed("present")
 	}
 	o.Present = cmd.Flags().Changed("present")
-	o.Curves, o.Stay = f.curve != "", o.Present
+	o.Curves = f.curve != ""
 	if f.page != "" {
 		o.Samples, o.Layouts = samples, true
 	}

@@ -25,14 +25,15 @@ type Options struct {
 	// Repair and Rebalance, when set, let replays move items.
 	Repair    *cerebro.Repair
 	Rebalance *cerebro.Rebalance
-	Once      bool          // do not replay again without preferences
-	Stay      bool          // items that a policy leaves out stay on their present machines, see [cerebro.Options.Stay]
-	Repack    bool          // the items of placed.csv arrive at the beginning, and are placed again
-	Present   bool          // the traces are presents of a cluster: items that must not move are in placed.csv, and the others arrive
-	Samples   int           // points of the time series of the first order that counts; 0 = no series
-	Curves    bool          // record allocation against the arrived load
-	Layouts   bool          // keep the contents of the machines after a typical order of a trace
-	Bound     bound.Options // of a trace, all its orders together
+	Once      bool // do not replay again without preferences
+	Repack    bool // the items of placed.csv arrive at the beginning, and are placed again
+	// Present traces are of a cluster: items that must not move are in placed.csv, and the others arrive. Those that a policy
+	// leaves out stay on their present machines, see [cerebro.Options.Stay].
+	Present bool
+	Samples int           // points of the time series of the first order that counts; 0 = no series
+	Curves  bool          // record allocation against the arrived load
+	Layouts bool          // keep the contents of the machines after a typical order of a trace
+	Bound   bound.Options // of a trace, all its orders together
 	// EgressShare of a machine's uplink is its capacity in the dimension egress; 0 = [EgressShare].
 	EgressShare float64
 	Plan        bool // plan each trace without departures at once, for the optimum in hindsight
@@ -207,7 +208,7 @@ func (w *worker) replay(t task) error {
 	tr := w.played[t.trace]
 	if w.replayer == nil || w.replayer.Trace() != tr {
 		w.replayer = cerebro.NewReplayer(tr)
-		if w.stay = nil; w.opt.Stay {
+		if w.stay = nil; w.opt.Present {
 			var err error
 			if w.stay, err = StayOf(tr); err != nil {
 				return err
