@@ -203,7 +203,7 @@ func (f *planFlags) freer(t *trace.Trace) (base, freer *trace.Trace, name string
 		if freer, err = savings.Without(t, f.without); err == nil {
 			base, err = savings.Present(t, "")
 		}
-		return base, freer, "without " + f.without, err
+		return base, freer, savings.Freed(f.without), err
 	}
 	return t, nil, "", nil
 }

@@ -118,15 +118,13 @@ type Money struct {
 // A ConstraintCost is the money that a plan saves without a constraint. It is not a part of the bill: the plan breaks it.
 type ConstraintCost struct {
 	Kind  string `json:"kind"`
-	What  string `json:"what"`
+	What  string `json:"what"` // a name, which commands take
 	Nodes int    `json:"nodes"`
 	Money Cents  `json:"money"`
 	Bound Cents  `json:"bound"` // no plan without it saves more
 
 	Command string `json:"command"`
 	Prints  Cents  `json:"command_prints"` // as that of a step
-
-	short string // a name of it for the screen, which commands take too
 }
 
 // Pending are pods that wait for the same reason.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -22,7 +23,7 @@ type relaxation struct {
 const (
 	antiAffinity = "anti-affinity"
 	spread       = "spread"
-	pool         = "selectors, taints and pools"
+	allowed      = "node restrictions" // selectors, affinity, taints, operating systems, spot, zones of volumes
 	rules        = "placement rules"
 	stays        = "pods that must not move"
 )
@@ -68,24 +69,22 @@ func (b *builder) constraints(ctx context.Context) error {
 			}
 		}
 	}
-	b.shorten()
 	slices.SortStableFunc(b.bill.Constraint, func(x, y ConstraintCost) int { return cmp.Compare(y.Money, x.Money) })
 	return nil
 }
 
-// shorten names the constraints for the screen: by the short reason, where no other has the same.
-func (b *builder) shorten() {
-	count := map[string]int{}
-	for _, r := range b.named() {
-		count[short(r.what)]++
+// Freed describes a plan without a constraint by its name.
+func Freed(what string) string {
+	if strings.HasPrefix(what, podsThat) {
+		return "moving " + what
 	}
-	for i := range b.bill.Constraint {
-		c := &b.bill.Constraint[i]
-		if c.short = short(c.What); count[c.short] > 1 {
-			c.short = c.What
-		}
-	}
+	return "without " + what
 }
+
+const podsThat = "pods "
+
+// stayers names the pods that stay for a reason.
+func stayers(why string) string { return podsThat + which(why) }
 
 // named are all relaxations: of kinds, and of groups of apps.
 func (b *builder) named() (all []relaxation) {
@@ -142,18 +141,19 @@ func (b *builder) kinds() (all []relaxation) {
 		all = append(all, relaxation{rules, "rules between pods", func(_ *present, in *binpack.Instance) { in.Rules, in.ZoneRules = nil, nil }})
 	}
 	if slices.ContainsFunc(inst.Apps, func(a binpack.App) bool { return a.Types != nil }) {
-		all = append(all, relaxation{pool, "selectors, taints and pools", typesOf(every)})
+		all = append(all, relaxation{allowed, allowed + " of all pods", typesOf(every)})
 	}
-	reasons := map[string]int{}
+	count := map[string]int{}
 	for _, at := range b.p.t.Placed {
-		reasons[b.p.fixed[b.p.t.Requests[at.Request].Name]] += int(at.Count)
+		if why := b.p.fixed[b.p.t.Requests[at.Request].Name]; why != "" {
+			count[stayers(why)] += int(at.Count)
+		}
 	}
-	delete(reasons, "")
-	for _, why := range slices.SortedFunc(maps.Keys(reasons), func(x, y string) int {
-		return cmp.Or(cmp.Compare(reasons[y], reasons[x]), cmp.Compare(x, y))
-	})[:min(mostAlone, len(reasons))] {
-		all = append(all, relaxation{stays, why, func(p *present, _ *binpack.Instance) {
-			maps.DeleteFunc(p.fixed, func(_, reason string) bool { return reason == why })
+	for _, what := range slices.SortedFunc(maps.Keys(count), func(x, y string) int {
+		return cmp.Or(cmp.Compare(count[y], count[x]), cmp.Compare(x, y))
+	})[:min(mostAlone, len(count))] {
+		all = append(all, relaxation{stays, what, func(p *present, _ *binpack.Instance) {
+			maps.DeleteFunc(p.fixed, func(_, why string) bool { return stayers(why) == what })
 		}})
 	}
 	return all
@@ -161,7 +161,7 @@ func (b *builder) kinds() (all []relaxation) {
 
 // alone are relaxations of a kind for one group of apps: those with most items.
 func (b *builder) alone(kind string) (all []relaxation) {
-	of := map[string]func(func(int32) bool) func(*present, *binpack.Instance){antiAffinity: limitsOf, spread: spreadOf, pool: typesOf}[kind]
+	of := map[string]func(func(int32) bool) func(*present, *binpack.Instance){antiAffinity: limitsOf, spread: spreadOf, allowed: typesOf}[kind]
 	if of == nil {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (b *builder) alone(kind string) (all []relaxation) {
 		spread: func(g int32) bool {
 			return inst.Groups[g].SpreadMin > 1 || inst.Groups[g].Zone.SpreadMin > 1 || inst.Groups[g].Zone.Skew > 0
 		},
-		pool: func(g int32) bool {
+		allowed: func(g int32) bool {
 			return slices.ContainsFunc(inst.Apps, func(a binpack.App) bool { return a.Group == g && a.Types != nil })
 		},
 	}[kind]

@@ -120,15 +120,15 @@ func (b *Bill) stepsSection() sheet.Section {
 
 func (b *Bill) constraintSection() sheet.Section {
 	t := sheet.Table{Narrow: true, Caption: "by kind", Columns: []sheet.Column{
-		{Head: "constraint", Words: true},
+		{Head: "change", Words: true},
 		{Head: "fewer nodes"},
 		{Head: "costs a month", About: "a plan without the constraint costs so much less"},
 		{Head: "at most"},
 	}}
 	for _, c := range b.Constraint {
-		t.Add(c.What, strconv.Itoa(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
+		t.Add(Freed(c.What), strconv.Itoa(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
 	}
-	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are no part of the sum: without them other pods share a node.", Tables: []sheet.Table{t}}
+	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are not added to the sum: without them other pods share a node. Node restrictions are selectors, affinity, taints, operating systems, spot nodes and the zones of volumes.", Tables: []sheet.Table{t}}
 }
 
 func (b *Bill) reasonSection() sheet.Section {

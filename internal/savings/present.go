@@ -118,7 +118,7 @@ func (p *present) setFixed() error {
 		case fixed[name] != nil:
 			p.fixed[name] = fmt.Sprint(fixed[name])
 		case ignored[name] != nil:
-			p.fixed[name] = fmt.Sprint(ignored[name])
+			p.fixed[name] = dependsOn + fmt.Sprint(ignored[name])
 		default:
 			if n := p.facts.nodes[p.t.MachineName(at.Line, at.Index)]; n.stays {
 				p.fixed[name] = "its node stays: " + n.why
@@ -170,7 +170,7 @@ func Present(t *trace.Trace, moves string) (*trace.Trace, error) {
 	return p.loose(at), nil
 }
 
-// Without is [Present] without a constraint that the bill names, as pods or as a kind of them: "spread of all pods".
+// Without is [Present] without a constraint by its name in the bill, such as "spread of all pods".
 func Without(t *trace.Trace, what string) (*trace.Trace, error) {
 	p, err := presentOf(t)
 	if err != nil {
@@ -178,18 +178,11 @@ func Without(t *trace.Trace, what string) (*trace.Trace, error) {
 	}
 	b := &builder{p: p}
 	var names []string
-	var found []relaxation
 	for _, one := range b.named() {
 		if one.what == what {
 			return b.relaxed(one), nil
 		}
-		if short(one.what) == what {
-			found = append(found, one)
-		}
 		names = append(names, one.what)
-	}
-	if len(found) == 1 {
-		return b.relaxed(found[0]), nil
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("trace %s: its pods have no constraints", t.Name)

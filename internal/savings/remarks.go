@@ -53,7 +53,7 @@ func (b *Bill) remarks() (lines []remark) {
 		lost = append(lost, fmt.Sprintf("%d (%s)", p.Count, p.Reason))
 	}
 	for _, p := range b.Pinned {
-		stay = append(stay, fmt.Sprintf("%d (%s)", p.Count, short(p.Reason)))
+		stay = append(stay, fmt.Sprintf("%d %s", p.Count, which(p.Reason)))
 	}
 	for _, x := range b.Excluded {
 		to := &closed
@@ -91,15 +91,27 @@ func (b *Bill) remarks() (lines []remark) {
 	return lines
 }
 
-// short is a reason for which pods stay, in words for the screen; the page has all of it.
-func short(reason string) string {
-	reason, _, _ = strings.Cut(reason, ", while ")
-	for _, of := range []struct{ long, short string }{
-		{"where it may go depends on its ", ""}, {"it has ", ""}, {"its node stays: ", "their node: "}, {"its workload has ", "a workload that has "},
+// dependsOn begins the reason of pods with constraints that a trace lacks.
+const dependsOn = "where it may go depends on "
+
+// which describes the pods that stay for a reason, in words that follow "pods". The page has all of the reason.
+func which(why string) string {
+	why, _, _ = strings.Cut(why, ", while ")
+	for _, of := range []struct{ one, many string }{
+		{"it has no controller that would replace it, and it has ", "without a controller and with "},
+		{"it has no controller that would replace it", "without a controller"},
+		{"it has ", "with "},
+		{"it is ", ""},
+		{"its annotation forbids it: ", "with the annotation "},
+		{"its node stays: ", "on nodes that stay: "},
+		{"its ", "whose "},
+		{"another scheduler places it: ", "of the scheduler "},
+		{dependsOn, "bound by "},
 	} {
-		if rest, ok := strings.CutPrefix(reason, of.long); ok {
-			return of.short + rest
+		if rest, ok := strings.CutPrefix(why, of.one); ok {
+			rest = strings.NewReplacer(", its ", ", ", "its workload", "their workload", "its container", "the container").Replace(strings.TrimPrefix(rest, "its "))
+			return of.many + rest
 		}
 	}
-	return reason
+	return "that stay: " + why
 }

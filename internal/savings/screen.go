@@ -122,11 +122,11 @@ const (
 func (b *Bill) rules() (lines []textLine) {
 	for i := range b.Constraint[:min(2, len(b.Constraint))] {
 		c := &b.Constraint[i]
-		text := "  in no sum: without " + c.short
-		if figures := row("", float64(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0)); utf8.RuneCountInString(text) >= screenWidth-len(strings.TrimLeft(figures, " ")) {
-			lines = append(lines, textLine{text, pen.faint}, textLine{figures, pen.faint}) // a name that is cut cannot be typed
-		} else {
-			lines = append(lines, textLine{row(text, float64(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0)), pen.faint})
+		text, figures := "  not added: "+Freed(c.What), row("", float64(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
+		if n := utf8.RuneCountInString(text); n < len(figures)-len(strings.TrimLeft(figures, " ")) {
+			lines = append(lines, textLine{text + figures[n:], pen.faint})
+		} else { // a name that is cut cannot be typed
+			lines = append(lines, textLine{clip(text), pen.faint}, textLine{figures, pen.faint})
 		}
 	}
 	return lines

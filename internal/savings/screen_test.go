@@ -105,7 +105,7 @@ func TestPartsAreTheWholeAsPrinted(t *testing.T) {
 			require.NotNil(t, first, text)
 			sum, rows := figure(first[2]), 0
 			for line := range strings.SplitSeq(text, "\n") {
-				if m := amount.FindStringSubmatch(line); m != nil && !strings.Contains(line, "in no sum") && !strings.HasPrefix(line, "cost") && (strings.HasPrefix(line, "  ") || strings.HasPrefix(line, restText)) && !strings.HasPrefix(line, "    ") {
+				if m := amount.FindStringSubmatch(line); m != nil && !strings.Contains(line, "not added") && !strings.HasPrefix(line, "cost") && (strings.HasPrefix(line, "  ") || strings.HasPrefix(line, restText)) && !strings.HasPrefix(line, "    ") {
 					if strings.Contains(line, " unknown ") {
 						continue
 					}
@@ -142,7 +142,7 @@ func TestMoreRemarks(t *testing.T) {
 		b.unplaced = append(b.unplaced, "x")
 		b.Missing = append(b.Missing, fmt.Sprint("Kind", i))
 	}
-	b.Constraint = append(b.Constraint, ConstraintCost{short: "anti-affinity of " + strings.Repeat("n", 40) + "/Deployment/" + "abc"})
+	b.Constraint = append(b.Constraint, ConstraintCost{What: "anti-affinity of " + strings.Repeat("n", 40) + "/Deployment/" + "abc"})
 	b.Steps = append(b.Steps, b.Steps[0], b.Steps[0], b.Steps[0])
 	require.Contains(t, screenOf(t, b), "\nMore by --report FILE or --format json: ")
 }
@@ -174,18 +174,81 @@ func TestUnknownLinesHaveLimits(t *testing.T) {
 	require.Len(t, regexp.MustCompile(`(?m) unknown +[0-9,]+$`).FindAllString(screenOf(t, b), -1), unknown)
 }
 
-// The name of a rule on the screen is one that commands take.
-func TestShortNamesAreTyped(t *testing.T) {
+// The names of the constraints are ones that commands take.
+func TestNamesOfConstraints(t *testing.T) {
 	tr := messy(30, 2)
-	long, err := Without(tr, "it has local storage")
-	require.NoError(t, err)
-	short, err := Without(tr, "local storage")
-	require.NoError(t, err)
-	require.Equal(t, long.Placed, short.Placed)
-	_, err = Without(tr, "local")
-	require.ErrorContains(t, err, `no constraint "local"`)
-	for _, c := range billOf(t, tr).Constraint {
-		_, err := Without(tr, c.short)
-		require.NoError(t, err, c.short)
+	b := billOf(t, tr)
+	require.NotEmpty(t, b.Constraint)
+	for _, c := range b.Constraint {
+		_, err := Without(tr, c.What)
+		require.NoError(t, err, c.What)
 	}
+	_, err := Without(tr, "local")
+	require.ErrorContains(t, err, `no constraint "local"`)
+	_, err = Without(tr, "node restrictions of all pods")
+	require.NoError(t, err)
+}
+
+// Each reason for which pods stay reads as English in the line of the constraint and in that of the pods.
+func TestReasonsOfPodsThatStay(t *testing.T) {
+	for why, want := range map[string]string{
+		"it has no controller that would replace it":                           "pods without a controller",
+		"it has no controller that would replace it, and it has local storage": "pods without a controller and with local storage",
+		"it is being deleted":        "pods being deleted",
+		"it is not ready":            "pods not ready",
+		"its work would begin again": "pods whose work would begin again",
+		"its annotation forbids it: karpenter.sh/do-not-disrupt": "pods with the annotation karpenter.sh/do-not-disrupt",
+		"it has local storage": "pods with local storage",
+		"its terminationGracePeriodSeconds of 3600 s is above the ceiling of 15m0s":                           "pods whose terminationGracePeriodSeconds of 3600 s is above the ceiling of 15m0s",
+		"its workload has 1 of the 2 pods that it should keep":                                                "pods whose workload has 1 of the 2 pods that it should keep",
+		"its disruption budget allows no eviction now":                                                        "pods whose disruption budget allows no eviction now",
+		"it has 2 disruption budgets, so that no eviction succeeds":                                           "pods with 2 disruption budgets, so that no eviction succeeds",
+		"the placement rule far is about zones":                                                               "pods that stay: the placement rule far is about zones",
+		"another scheduler places it: volcano":                                                                "pods of the scheduler volcano",
+		"its node stays: control plane":                                                                       "pods on nodes that stay: control plane",
+		"where it may go depends on its volumes":                                                              "pods bound by volumes",
+		"where it may go depends on its volumes, its host ports":                                              "pods bound by volumes, host ports",
+		"where it may go depends on its host ports":                                                           "pods bound by host ports",
+		"where it may go depends on its resource claims":                                                      "pods bound by resource claims",
+		"where it may go depends on its spec.schedulingGroup":                                                 "pods bound by spec.schedulingGroup",
+		"where it may go depends on the devices that a driver serves":                                         "pods bound by the devices that a driver serves",
+		"where it may go depends on its resize, which is under way":                                           "pods bound by resize, which is under way",
+		"where it may go depends on the restartPolicyRules of its container main":                             "pods bound by the restartPolicyRules of the container main",
+		"where it may go depends on its topology spread":                                                      "pods bound by topology spread",
+		"where it may go depends on its topology spread, while pods are on cordoned nodes":                    "pods bound by topology spread",
+		"where it may go depends on its topology spread, which not all pods of its workload have":             "pods bound by topology spread, which not all pods of their workload have",
+		"where it may go depends on its anti-affinity by rack":                                                "pods bound by anti-affinity by rack",
+		"where it may go depends on its anti-affinity, which selects kube-system/a, a part of its node":       "pods bound by anti-affinity, which selects kube-system/a, a part of its node",
+		"where it may go depends on the anti-affinity of shop/web-1, which selects some pods of its workload": "pods bound by the anti-affinity of shop/web-1, which selects some pods of their workload",
+		"where it may go depends on the zones of others":                                                      "pods bound by the zones of others",
+		"the owner says so": "pods that stay: the owner says so",
+	} {
+		require.Equal(t, want, stayers(why), why)
+	}
+	tr := listed()
+	fixed := map[string]any{}
+	for _, q := range tr.Requests {
+		fixed[q.Name] = "it is being deleted"
+	}
+	tr.Instance.Apps[0].Demand = []int64{1900, 4 << 30}
+	tr.Source["fixed"] = fixed
+	text := screenOf(t, billOf(t, tr))
+	require.Regexp(t, `(?m)^  not added: moving pods being deleted +3 `, text)
+	require.Contains(t, text, "\nMust not move: 8 being deleted\n")
+}
+
+// A name is beside the figures or above them, and cut where it is longer than the screen alone.
+func TestLinesOfConstraints(t *testing.T) {
+	for n := range 59 {
+		b := &Bill{Constraint: []ConstraintCost{{What: strings.Repeat("x", n), Nodes: 3, Money: 14000, Bound: 20000}}}
+		text := ""
+		for _, line := range b.rules() {
+			require.LessOrEqual(t, utf8.RuneCountInString(line.text), screenWidth)
+			text += line.text + "\n"
+		}
+		require.Contains(t, text, "without "+strings.Repeat("x", n))
+		require.Regexp(t, ` 3 +140 +200\n$`, text)
+	}
+	b := &Bill{Constraint: []ConstraintCost{{What: stayers("its " + strings.Repeat("long ", 20))}}}
+	require.LessOrEqual(t, utf8.RuneCountInString(b.rules()[0].text), screenWidth)
 }

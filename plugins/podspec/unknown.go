@@ -117,7 +117,7 @@ func unknowns(pod *v1.Pod) (list []string) {
 		add("its resource claims")
 	}
 	if pod.Status.ExtendedResourceClaimStatus != nil {
-		add("the devices that a driver serves it")
+		add("the devices that a driver serves")
 	}
 	if resizing(pod) {
 		add("its resize, which is under way")

@@ -81,7 +81,7 @@ func (p *Picture) barred() func(*v1.Pod) string {
 			}
 		}
 		if of > 1 { // the API server refuses to choose
-			return fmt.Sprintf("it has %d disruption budgets, and its eviction fails", of)
+			return fmt.Sprintf("it has %d disruption budgets, so that no eviction succeeds", of)
 		}
 		return ""
 	}
