@@ -66,7 +66,7 @@ cost that is proven add up to the cost. Prices are those of "sigma snapshot".`,
 	f.cluster.add(flags)
 	dumpFlag(cmd, &f.from)
 	f.metrics.add(flags, ", for sizes by use, or several with commas")
-	flags.Uint64Var(&f.seed, "seed", 1, "of orders of arrival, and of searches")
+	flags.Uint64Var(&f.seed, "seed", savings.DefaultSeed, "of orders of arrival, and of searches")
 	flags.IntVar(&f.workers, "workers", runtime.GOMAXPROCS(0), "replays and searches at the same time")
 	flags.StringVar(&f.format, "format", "table", "table or json")
 	flags.StringVar(&f.page, "report", "", "also write an HTML page of one file, with all rows")
@@ -143,7 +143,7 @@ func (a *app) savingsTrace(ctx context.Context, f savingsFlags) (*trace.Trace, s
 		return nil, savings.Options{}, err
 	}
 	t, notes, err := r.Trace(cmp.Or(f.cluster.access.Context, "cluster"), f.cluster.fleet)
-	options := savings.Options{Source: savings.Source{Snapshot: f.snapshotCommand(), Prometheus: f.metrics.words()}, Notes: append(picture.Notes, notes...)}
+	options := savings.Options{Source: f.source(dumps), Notes: append(picture.Notes, notes...)}
 	for _, m := range picture.Missing {
 		options.Missing = append(options.Missing, m.Kind)
 	}
@@ -174,23 +174,30 @@ func (a *app) savingsTrace(ctx context.Context, f savingsFlags) (*trace.Trace, s
 	return used, options, nil
 }
 
-// snapshotCommand is the command that writes the trace that the commands of the bill read.
-func (f *savingsFlags) snapshotCommand() string {
-	words := []string{"sigma snapshot"}
-	if slices.Contains(f.from, "-") {
-		words = append(words, "--from FILE") // the standard input is read once
-	} else if len(f.from) > 0 {
-		words = append(words, "--from "+shellword.Quote(strings.Join(f.from, ",")))
+// source has the commands of the bill: that which writes the trace that the others read, and that of the bill itself from the
+// dumps, without a file of use.
+func (f *savingsFlags) source(dumps []string) savings.Source {
+	return savings.Source{Snapshot: "sigma snapshot" + f.words(f.from) + " --out snap", Bill: "sigma savings" + f.words(dumps), Prometheus: f.metrics.words()}
+}
+
+// words are the flags of the cluster or its dumps in a command.
+func (f *savingsFlags) words(from []string) (words string) {
+	if len(from) > 0 {
+		from = slices.Clone(from)
+		if i := slices.Index(from, "-"); i >= 0 {
+			from[i] = "FILE" // the standard input is read once
+		}
+		words = " --from " + shellword.Quote(strings.Join(from, ","))
 	}
 	for _, flag := range []struct{ name, value string }{
 		{"kubeconfig", f.cluster.access.Kubeconfig}, {"context", f.cluster.access.Context}, {"prices", f.cluster.prices}, {"app-label", f.cluster.appLabel},
 	} {
 		if flag.value != "" {
-			words = append(words, fmt.Sprintf("--%s %s", flag.name, shellword.Quote(flag.value)))
+			words += fmt.Sprintf(" --%s %s", flag.name, shellword.Quote(flag.value))
 		}
 	}
 	if f.cluster.fleet != "open" {
-		words = append(words, "--fleet "+f.cluster.fleet)
+		words += " --fleet " + f.cluster.fleet
 	}
-	return strings.Join(append(words, "--out snap"), " ")
+	return words
 }

@@ -118,7 +118,7 @@ func (b *builder) without(ctx context.Context, r relaxation, base Cents) (*Const
 	}
 	c := &ConstraintCost{Kind: r.kind, What: r.what, Nodes: int(b.nodes) - p.Machines, Money: base - b.monthly(p.Cost), Bound: most}
 	if b.tight != nil {
-		c.Command = fmt.Sprintf("sigma plan --trace %s --present --without %s --starts 1 --steps %d", b.trace(), shellword.Quote(r.what), b.planSteps())
+		c.Command = fmt.Sprintf("sigma plan --trace %s --present --without %s --starts 1 --steps %d%s", b.trace(), shellword.Quote(r.what), b.planSteps(), b.seed())
 		c.Prints = aMonth(b.tight.Cost - p.Cost)
 	}
 	return c, nil

@@ -121,7 +121,7 @@ func (b *builder) compareCommand(c *contender) (command string, prints Cents) {
 	if b.freed {
 		after = " --after moves.csv"
 	}
-	return fmt.Sprintf("sigma compare --trace %s --present%s --policy current,%s --orders %d", b.trace(), after, c.name, Orders), aMonth(b.moved - c.mean())
+	return fmt.Sprintf("sigma compare --trace %s --present%s --policy current,%s --orders %d%s", b.trace(), after, c.name, Orders, b.seed()), aMonth(b.moved - c.mean())
 }
 
 // choose returns the policy to take: the best free rule, unless the learned policy is better with its whole interval.

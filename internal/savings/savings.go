@@ -35,6 +35,7 @@ const podKind = "Pod"
 type Source struct {
 	Trace    string // folder that exists; "" = Snapshot writes it
 	Snapshot string // command that writes the trace [Source.Path], which it ends with; "" with Trace
+	Bill     string // command of the bill, without a file of use; "" with Trace
 	// Prometheus has the flags of the servers that the usage is of, as a shell reads them.
 	Prometheus string
 }
@@ -67,6 +68,17 @@ type builder struct {
 	demands [][]int64     // by use, by app; nil = the trace has requests alone
 	from    float64       // time of these demands
 	byUse   bool          // the model counts pods by their use
+}
+
+// DefaultSeed is that of the commands of a bill.
+const DefaultSeed = 1
+
+// seed is the flag of commands that a bill of another seed needs.
+func (b *builder) seed() string {
+	if b.opt.Seed == DefaultSeed {
+		return ""
+	}
+	return fmt.Sprintf(" --seed %d", b.opt.Seed)
 }
 
 // trace is the trace of the model in commands.

@@ -117,9 +117,9 @@ func (b *builder) mixed(ctx context.Context, step *Step, from, to *mix) error {
 		if saved > 0 {
 			step.Nodes = b.nodes - float64(q.Machines)
 			b.nodes = float64(q.Machines)
-			step.Command = fmt.Sprintf("sigma plan --trace %s %s --starts 1 --steps %d", b.trace(), to.flags, b.planSteps())
+			step.Command = fmt.Sprintf("sigma plan --trace %s %s --starts 1 --steps %d%s", b.trace(), to.flags, b.planSteps(), b.seed())
 			if b.byUse { // a plan has no risk, so none is of a trace by use
-				step.Command, step.Prints = fmt.Sprintf("sigma savings --trace %s --report savings.html", b.trace()), saved
+				step.Command, step.Prints = fmt.Sprintf("sigma savings --trace %s%s --report savings.html", b.trace(), b.seed()), saved
 			}
 		}
 		if p.Unplaced == 0 && p.Cost < q.Cost {

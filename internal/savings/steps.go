@@ -57,7 +57,7 @@ func (b *builder) moves(ctx context.Context) error {
 		if r.Saving.Money != nil {
 			prints = Cents(math.Round(100 * *r.Saving.Money))
 		}
-		command = fmt.Sprintf("sigma rebalance --trace %s --until-bound --objective cost --out moves.csv", b.trace())
+		command = fmt.Sprintf("sigma rebalance --trace %s --until-bound --objective cost%s --out moves.csv", b.trace(), b.seed())
 	}
 	after := min(b.level, aMonth(hourly)+b.always)
 	text, empty := fmt.Sprintf("move %s now", plural.Of(moved, "pod")), len(b.empty)

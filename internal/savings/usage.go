@@ -122,8 +122,11 @@ func shortRisk(u *report.Use) string {
 
 func (b *builder) unknownUse(step Step, text string) {
 	step.text, step.Command = text, "sigma snapshot --out "+b.opt.Source.Path()+" --usage --prometheus URL"
-	if of, ok := strings.CutPrefix(b.opt.Source.Snapshot, "sigma snapshot"); ok {
-		step.Command = "sigma savings" + strings.TrimSuffix(of, " --out snap") + " --prometheus URL"
+	switch of := b.opt.Source; {
+	case b.opt.Days > 0:
+		step.Command = "" // the Prometheus has no more
+	case of.Bill != "":
+		step.Command = of.Bill + b.seed() + " --prometheus URL"
 	}
 	step.Risk = fmt.Sprintf("unknown: it takes %d days of usage, of which the last %d judge it", usage.LeastDays+judgeDays, judgeDays)
 	b.add(step)
