@@ -8,6 +8,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/compare"
 )
 
 // A least is a lower bound on the cost an hour of a trace whose placed items stay.
@@ -28,7 +29,7 @@ func leastOf(ctx context.Context, t *trace.Trace, work int64) least {
 	for _, p := range t.Placed {
 		all[t.Requests[p.Request].App] += int64(p.Count)
 	}
-	loosened := t.Loosened()
+	loosened := mayRemain(t)
 	rest, paid := remainder(t, loosened)
 	best := least{}
 	for _, of := range []struct {
@@ -54,6 +55,27 @@ func leastOf(ctx context.Context, t *trace.Trace, work int64) least {
 		}
 	}
 	return best
+}
+
+// mayRemain is the loosened instance in which apps may also use the types of machines that their items are on now: a workload
+// may have been kept off them since.
+func mayRemain(t *trace.Trace) *binpack.Instance {
+	own := *t.Loosened()
+	own.Apps = slices.Clone(own.Apps)
+	now, err := compare.StayOf(t)
+	if now == nil || err != nil { // with any number of machines they have other names, and the bound of the present counts too
+		return &own
+	}
+	for _, e := range t.Events {
+		line, _, _, ok := now.Where(e.Request, 0)
+		if !ok {
+			continue
+		}
+		if app, of := &own.Apps[t.Requests[e.Request].App], own.Machines[line].Type; !app.MayUse(of) {
+			app.Types = append(slices.Clone(app.Types), of)
+		}
+	}
+	return &own
 }
 
 // remainder is an instance with the room that placed items leave: their machines cost nothing, since their cost is paid.

@@ -38,3 +38,18 @@ func TestWarmNodes(t *testing.T) {
 	tr.Source[clusterKey].(map[string]any)["hot"] = hot
 	require.Regexp(t, "; 3 moves to 3 nodes whose pods use more than they request: [a-h] .cpu.$", stepOf(t, billOf(t, tr), "moves").Risk)
 }
+
+// Pods on a node that their workload stays off now may remain there: no bound is above what they cost.
+func TestPodsOffTheirTypes(t *testing.T) {
+	tr := listed()
+	tr.Source = map[string]any{"origin": origin}
+	tr.Instance.Types = []string{"a", "spot"}
+	for i := range tr.Instance.Machines[:4] {
+		tr.Instance.Machines[i].Type, tr.Instance.Machines[i].Cost = 1, .01
+	}
+	tr.Instance.Apps[0].Types, tr.Instance.Apps[0].Demand = []int32{0}, []int64{1900, 4 << 30}
+	tr.Instance.Apps[1].Demand = []int64{900, 1 << 30}
+	b := billOf(t, tr) // four pods share two nodes, and the pod of the other workload is on one of spot
+	requireSums(t, b)
+	require.Equal(t, aMonth(2*.2+.01), stepOf(t, b, "moves").Money.Mean)
+}

@@ -11,8 +11,9 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// keepOnDemand lets only those apps use the spot nodes without a taint of which a pod runs on spot, tolerates it or selects
-// it: the others may lose their node at any time. It returns a note on them; "" = there are none.
+// keepOnDemand lets only those apps use the spot nodes without a taint of which a pod tolerates or selects spot, or more than
+// half of the pods are on spot: fewer are there by chance, and a spot node may be taken away at any time. It returns a note on
+// the others; "" = there are none.
 func (p *Picture) keepOnDemand(inst *binpack.Instance, appLabel string) (note string) {
 	spot, open := map[string]bool{}, map[string]bool{} // nodes; those that no taint keeps pods off
 	for _, n := range p.Nodes {
@@ -20,10 +21,16 @@ func (p *Picture) keepOnDemand(inst *binpack.Instance, appLabel string) (note st
 			open[n.Name] = podspec.Untolerated(n, nil) == nil
 		}
 	}
-	willing := map[string]bool{} // groups
+	willing, more := map[string]bool{}, map[string]int{} // by group; pods on spot less those on other nodes
 	for _, pod := range p.Pods {
-		if spot[pod.Spec.NodeName] || takesSpot(&pod.Spec) {
-			willing[podspec.Group(pod, appLabel)] = true
+		group := podspec.Group(pod, appLabel)
+		switch {
+		case takesSpot(&pod.Spec):
+			willing[group] = true
+		case spot[pod.Spec.NodeName]:
+			more[group]++
+		case pod.Spec.NodeName != "":
+			more[group]--
 		}
 	}
 	if !slices.ContainsFunc(inst.Machines, func(m binpack.MachineLine) bool { return open[m.Name] }) {
@@ -31,7 +38,7 @@ func (p *Picture) keepOnDemand(inst *binpack.Instance, appLabel string) (note st
 	}
 	stay := 0
 	restrict(inst, open, "spot", func(app *binpack.App, types, others []int32) []int32 {
-		if !willing[inst.Groups[app.Group].Name] && len(others) > 0 && len(others) < len(types) {
+		if name := inst.Groups[app.Group].Name; !willing[name] && more[name] <= 0 && len(others) > 0 && len(others) < len(types) {
 			stay++
 			return others
 		}
@@ -40,7 +47,7 @@ func (p *Picture) keepOnDemand(inst *binpack.Instance, appLabel string) (note st
 	if stay == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d apps stay off spot nodes without a taint: none of their pods runs on one, tolerates or selects spot", stay)
+	return fmt.Sprintf("%d apps stay off spot nodes without a taint: none of their pods tolerates or selects spot, and no more than half of them are on it", stay)
 }
 
 // restrict splits the types of machines of which some are open, and lets choose return the types that an app may use: of all, or

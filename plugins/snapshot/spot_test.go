@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func renamed(text string, words ...string) string { return strings.NewReplacer(w
 
 var spotText = renamed(nodeText, `"n1"`, `"n2"`, `"u1"`, `"u2"`, `"uid"`, `"labels": {"karpenter.sh/capacity-type": "spot"}, "uid"`)
 
-// A pod on demand stays off a spot node that no taint protects, unless it names spot or one of its likes is there.
+// A pod on demand stays off a spot node that no taint protects, unless it names spot or more than half of its likes are there.
 func TestSpotNeedsAWord(t *testing.T) {
 	uses := func(tr *trace.Trace) (spot bool) {
 		for _, m := range tr.Instance.Machines {
@@ -60,8 +61,14 @@ func TestSpotNeedsAWord(t *testing.T) {
 		tr, _ = traceOf(t, renamed(nodeText, `"uid"`, `"labels": {"team": "hotspot", "karpenter.sh/capacity-type": "on-demand"}, "uid"`), renamed(spotText, `"labels": {`, `"labels": {"team": "hotspot", `), renamed(podText, `"containers"`, with))
 		require.False(t, uses(tr), name)
 	}
-	tr, _ = traceOf(t, nodeText, spotText, podText, renamed(podText, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"nodeName": "n2"`))
-	require.True(t, uses(tr), "one of them is there")
+	pods := []string{nodeText, spotText}
+	for n, on := range []string{"n1", "n2", "n2", "n1", "n1"} {
+		pods = append(pods, renamed(podText, "web-1", fmt.Sprint("web-", n), `"p1"`, fmt.Sprintf(`"p%d"`, n), `"nodeName": "n1"`, `"nodeName": "`+on+`"`))
+		if n > 0 {
+			tr, _ = traceOf(t, pods...)
+			require.Equal(t, n == 2, uses(tr), "more than half of %d are there", n+1)
+		}
+	}
 }
 
 // A budget without a status counts by its specification, two of one pod bar its eviction, and one that allows some has its
