@@ -166,6 +166,30 @@ func FuzzReadDumps(f *testing.F) {
 	})
 }
 
+// Use of another hour than that of the nodes is left out, and the notes name it.
+func TestUseOfAnotherTime(t *testing.T) {
+	beating := strings.Replace(nodeText, `"status": {`, `"status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-24T14:30:00Z"}], `, 1)
+	at := func(name, time string) string {
+		return strings.NewReplacer(`"web-1", "namespace": "shop"}`, `"`+name+`", "namespace": "shop"}, "timestamp": "`+time+`"`).Replace(podUseText)
+	}
+	p, err := ReadDumps(dumps(t, beating, podText, at("web-1", "2026-11-24T14:29:10Z")))
+	require.NoError(t, err)
+	require.Len(t, p.Use, 1)
+	require.Empty(t, p.Notes)
+	p, err = ReadDumps(dumps(t, beating, podText, at("web-1", "2026-11-24T14:29:10Z"), at("web-2", "2026-11-23T12:30:00Z"), at("web-3", "2026-11-24T16:00:00Z")))
+	require.NoError(t, err)
+	require.Len(t, p.Use, 1)
+	require.Equal(t, []string{"the use of 2 pods is left out: it was measured at 2026-11-23T12:30:00Z, and the last sign of life of a node is of 2026-11-24T14:30:00Z"}, p.Notes)
+	require.NotContains(t, fmt.Sprint(p.Missing), "PodMetrics")
+	p, err = ReadDumps(dumps(t, beating, podText, at("web-1", "2026-11-23T14:29:10Z")))
+	require.NoError(t, err)
+	require.Nil(t, p.Use)
+	require.Contains(t, fmt.Sprint(p.Missing), "PodMetrics of this time: none read: the use of pods is not known")
+	p, err = ReadDumps(dumps(t, nodeText, podText, at("web-1", "2026-11-23T14:29:10Z")))
+	require.NoError(t, err)
+	require.Len(t, p.Use, 1, "the time of the nodes is not known")
+}
+
 func TestUseIsBounded(t *testing.T) {
 	require.Equal(t, Use{}, useOf(amounts("cpu", "-5")))
 	require.Equal(t, int64(1), useOf(v1.ResourceList{"cpu": amounts("cpu", "1n")["cpu"]}).MilliCPU)

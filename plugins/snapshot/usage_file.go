@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,11 @@ func AddUsage(t *trace.Trace, path string, unpacked int64) (note string, err err
 	}
 	if len(u.Series) == 0 {
 		return "", fmt.Errorf("%s: no workload of the cluster is in it: want namespace/kind/name, such as %s", filepath.Base(path), by.Instance.Apps[0].Name)
+	}
+	const day = 86400
+	if _, until := u.Span(); math.Abs(until) > day {
+		side := map[bool]string{true: "before", false: "after"}[until < 0]
+		return "", fmt.Errorf("%s: the last sample is %.1f days %s time 0, the time of the dump: want one within a day", filepath.Base(path), math.Abs(until)/day, side)
 	}
 	t.SetUsage(u)
 	if others > 0 {

@@ -38,10 +38,12 @@ func TestAddUsage(t *testing.T) {
 	require.Equal(t, []float32{.1, .2}, u.Series[1].Values)
 	require.EqualValues(t, 1, u.Series[1].App)
 	for text, want := range map[string]string{
-		"\nshop/Deployment/web,,cpu,-7200,3600,x\n": `use.csv.gz:2: value 1 "x"`,
-		"\nshop/Deployment/web,,gpu,-7200,3600,1\n": `use.csv.gz:2: dimension "gpu": unknown dimension`,
-		"\nother,,cpu,-7200,3600,1\n":               "use.csv.gz: no workload of the cluster is in it: want namespace/kind/name, such as shop/Deployment/web",
-		"\nshop/Deployment/web,x,cpu,0,3600,1\n":    `use.csv.gz: item "x": want no items`,
+		"\nshop/Deployment/web,,cpu,-7200,3600,x\n":     `use.csv.gz:2: value 1 "x"`,
+		"\nshop/Deployment/web,,gpu,-7200,3600,1\n":     `use.csv.gz:2: dimension "gpu": unknown dimension`,
+		"\nother,,cpu,-7200,3600,1\n":                   "use.csv.gz: no workload of the cluster is in it: want namespace/kind/name, such as shop/Deployment/web",
+		"\nshop/Deployment/web,x,cpu,0,3600,1\n":        `use.csv.gz: item "x": want no items`,
+		"\nshop/Deployment/web,,cpu,-864000,3600,1,2\n": "use.csv.gz: the last sample is 9.9 days before time 0, the time of the dump: want one within a day",
+		"\nshop/Deployment/web,,cpu,864000,3600,1,2\n":  "use.csv.gz: the last sample is 10.1 days after time 0, the time of the dump: want one within a day",
 	} {
 		_, err := add(text)
 		require.ErrorContains(t, err, want)

@@ -1,15 +1,18 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
+	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
@@ -72,8 +75,25 @@ func (c *Client) readMore(ctx context.Context, p *Picture) (err error) {
 	return nil
 }
 
-// addUse adds the measurements of metrics-server.
+// useApart is the most time between the use of pods and the last sign of life of a node.
+const useApart = time.Hour
+
+// addUse adds the measurements of metrics-server, but those of another time.
 func (p *Picture) addUse(pods []*metricsv1beta1.PodMetrics, nodes []*metricsv1beta1.NodeMetrics) {
+	now, all, apart := newest(p.Nodes), len(pods), ""
+	pods = slices.DeleteFunc(pods, func(m *metricsv1beta1.PodMetrics) bool {
+		if now.IsZero() || m.Timestamp.IsZero() || now.Sub(m.Timestamp.Time).Abs() <= useApart {
+			return false
+		}
+		apart = cmp.Or(apart, m.Timestamp.UTC().Format(time.RFC3339))
+		return true
+	})
+	if apart != "" {
+		p.Notes = append(p.Notes, fmt.Sprintf("the use of %s is left out: it was measured at %s, and the last sign of life of a node is of %s", plural.Of(all-len(pods), "pod"), apart, now.UTC().Format(time.RFC3339)))
+		if len(pods) == 0 {
+			p.Missing = append(p.Missing, Missing{"PodMetrics of this time", "the use of pods is not known"})
+		}
+	}
 	if len(pods) > 0 {
 		p.Use = make(map[string]Use, len(pods))
 	}
