@@ -141,7 +141,7 @@ func (b *builder) kinds() (all []relaxation) {
 		all = append(all, relaxation{rules, "rules between pods", func(_ *present, in *binpack.Instance) { in.Rules, in.ZoneRules = nil, nil }})
 	}
 	if slices.ContainsFunc(inst.Apps, func(a binpack.App) bool { return a.Types != nil }) {
-		all = append(all, relaxation{allowed, allowed + " of all pods", typesOf(every)})
+		all = append(all, relaxation{allowed, allowed, typesOf(every)})
 	}
 	count := map[string]int{}
 	for _, at := range b.p.t.Placed {

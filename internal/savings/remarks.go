@@ -76,6 +76,9 @@ func (b *Bill) remarks() (lines []remark) {
 	case b.Currency == "":
 		models = append(models, "units of a linear model, no money: give --prices FILE (docs/prices.md)")
 	}
+	if n := b.Prices.Nodes["model of Linux"]; n > 0 {
+		models = append(models, plural.Of(n, "Windows node")+" as in a linear model of Linux (docs/prices.md)")
+	}
 	add("Pending", pending...)
 	add("Prices", models...)
 	add("Must not move", stay...)

@@ -118,10 +118,15 @@ const (
 	restText = "neither saved nor proven to be needed"
 )
 
-// rules are the lines of the constraints that cost most.
+// rules are the lines of the constraints that cost most, of each kind one.
 func (b *Bill) rules() (lines []textLine) {
-	for i := range b.Constraint[:min(2, len(b.Constraint))] {
+	kinds := map[string]bool{}
+	for i := range b.Constraint {
 		c := &b.Constraint[i]
+		if kinds[c.Kind] || len(kinds) == 2 {
+			continue
+		}
+		kinds[c.Kind] = true
 		text, figures := "  not added: "+Freed(c.What), row("", float64(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
 		if n := utf8.RuneCountInString(text); n < len(figures)-len(strings.TrimLeft(figures, " ")) {
 			lines = append(lines, textLine{text + figures[n:], pen.faint})

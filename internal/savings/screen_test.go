@@ -185,7 +185,7 @@ func TestNamesOfConstraints(t *testing.T) {
 	}
 	_, err := Without(tr, "local")
 	require.ErrorContains(t, err, `no constraint "local"`)
-	_, err = Without(tr, "node restrictions of all pods")
+	_, err = Without(tr, "node restrictions")
 	require.NoError(t, err)
 }
 
@@ -249,6 +249,19 @@ func TestLinesOfConstraints(t *testing.T) {
 		require.Contains(t, text, "without "+strings.Repeat("x", n))
 		require.Regexp(t, ` 3 +140 +200\n$`, text)
 	}
-	b := &Bill{Constraint: []ConstraintCost{{What: stayers("its " + strings.Repeat("long ", 20))}}}
+	b := &Bill{Constraint: []ConstraintCost{{Kind: stays}, {Kind: stays}, {Kind: allowed}}}
+	require.Len(t, b.rules(), 2, "one of each kind")
+	b = &Bill{Constraint: []ConstraintCost{{What: stayers("its " + strings.Repeat("long ", 20))}}}
 	require.LessOrEqual(t, utf8.RuneCountInString(b.rules()[0].text), screenWidth)
+}
+
+// The prices of Windows nodes are named as those of Linux, on the screen and on the page.
+func TestPricesOfWindows(t *testing.T) {
+	tr := messy(20, 1)
+	tr.Source[clusterKey].(map[string]any)["prices"] = map[string]any{"built-in list": 18, "model of Linux": 2}
+	b := billOf(t, tr)
+	require.Contains(t, screenOf(t, b), "\nPrices: 2 Windows nodes as in a linear model of Linux (docs/prices.md)\n")
+	var page strings.Builder
+	require.NoError(t, b.Page().HTML(&page))
+	require.Contains(t, page.String(), "18 nodes by built-in list, 2 nodes by model of Linux")
 }

@@ -75,6 +75,7 @@ const (
 	ByFile       PriceSource = "file"
 	ByList       PriceSource = "built-in list"
 	ByModel      PriceSource = "model"
+	ByLinux      PriceSource = "model of Linux" // of a node of another system: its licence is in no list, and not in the model
 )
 
 // mostCost bounds the cost of a node an hour.
@@ -92,7 +93,15 @@ func (p *Prices) Of(n *v1.Node) (float64, PriceSource) {
 	if price, ok := p.listed(n); ok {
 		return price.PerHour, ByList
 	}
+	if p != nil && !OfLinux(n) {
+		return model(n), ByLinux
+	}
 	return model(n), ByModel
+}
+
+// OfLinux reports whether a node runs Linux, as far as its system is known.
+func OfLinux(n *v1.Node) bool {
+	return cmp.Or(n.Labels[v1.LabelOSStable], n.Status.NodeInfo.OperatingSystem, string(v1.Linux)) == string(v1.Linux)
 }
 
 // line is the first line of the file that is for a node; nil = none is.
@@ -133,7 +142,7 @@ func Region(n *v1.Node) string {
 // listed returns the price of a node in the built-in list. Google prices GPUs apart from its types: they cost as in the
 // linear model. The list is of Linux: a node of another system has no price in it.
 func (p *Prices) listed(n *v1.Node) (price pricelist.Price, ok bool) {
-	if system := n.Labels[v1.LabelOSStable]; p == nil || !p.builtIn || system != "" && system != string(v1.Linux) {
+	if p == nil || !p.builtIn || !OfLinux(n) {
 		return price, false
 	}
 	has := n.Status.Capacity

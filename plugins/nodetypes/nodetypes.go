@@ -97,10 +97,10 @@ func Add(facts map[string]any, t *trace.Trace, prices *kube.Prices, selectors ma
 
 // unlisted is the reason for which a node gets no other type; "" = there is none.
 func unlisted(n *v1.Node) string {
-	switch system := n.Labels[v1.LabelOSStable]; {
+	switch {
 	case kube.CapacityType(n) == kube.Spot:
 		return "nodes are on spot"
-	case system != "" && system != string(v1.Linux):
+	case !kube.OfLinux(n):
 		return "nodes are not of Linux"
 	case archOf(n) == "":
 		return "no label of architecture"

@@ -322,7 +322,7 @@ func (r *Recorder) selectors() map[string]*podspec.Selector {
 // Priced describes the sources of the prices of the nodes that were seen last.
 func (r *Recorder) Priced() string {
 	var of []string
-	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByList, kube.ByModel} {
+	for _, by := range []kube.PriceSource{kube.ByAnnotation, kube.ByFile, kube.ByList, kube.ByModel, kube.ByLinux} {
 		if n := r.priced[by]; n > 0 {
 			of = append(of, fmt.Sprintf("%d by %s", n, by))
 		}
