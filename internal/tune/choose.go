@@ -78,8 +78,13 @@ func (r *run) judge(ctx context.Context, j *judged, part []span, list ...*candid
 
 // saving is that of one candidate over another.
 func (r *run) saving(j *judged, own, other int) Interval {
-	s := r.measure.saving(j.lost[own], j.lost[other], r.cfg.Seed)
-	if j.built {
+	return r.savingOf(j.lost[own], j.lost[other], j.built)
+}
+
+// savingOf is the saving of losses over others, without limits on built days.
+func (r *run) savingOf(own, other losses, built bool) Interval {
+	s := r.measure.saving(own, other, r.cfg.Seed)
+	if built {
 		s.Low, s.High = math.NaN(), math.NaN()
 	}
 	return s
@@ -87,11 +92,17 @@ func (r *run) saving(j *judged, own, other int) Interval {
 
 // allowed reports whether a policy lets items wait no longer than the policy in force, and puts
 // machines above capacity no more, beyond a little.
-func (r *run) allowed(of, inForce losses) bool {
-	if of.risk() > max(inForce.risk(), allowedOver) {
-		return false
+func (r *run) allowed(of, inForce losses) bool { return r.forbids(of, inForce) == "" }
+
+// forbids is the reason for which a policy is not allowed; "" = it is.
+func (r *run) forbids(of, inForce losses) string {
+	switch {
+	case of.risk() > max(inForce.risk(), allowedOver):
+		return "its nodes are above capacity for more of the time"
+	case r.measure == byCost && of.sum().waiting > inForce.sum().waiting:
+		return "its pods wait longer"
 	}
-	return r.measure != byCost || of.sum().waiting <= inForce.sum().waiting
+	return ""
 }
 
 // best is the candidate from a place on that saves most over another, at least so many percent; other if
@@ -103,7 +114,7 @@ func (r *run) best(j *judged, from, other int, least float64) int {
 		s := r.saving(j, i, other)
 		sure := s.Low
 		if !s.known() {
-			sure = s.Mean - margin
+			sure = s.Mean - r.least(r.split.validate)
 		}
 		unsure := at != other && j.all[i].forecasts() && !j.all[at].forecasts() && sure <= most.Mean
 		if !r.measure.same(j.lost[i], j.lost[other]) && r.allowed(j.lost[i], j.lost[0]) && s.Mean >= least && (at == other || s.Mean > most.Mean) && !unsure {
@@ -199,6 +210,7 @@ func (r *run) verdict(ctx context.Context, j *judged, may []int) error {
 	r.out.Test[at].Chosen = true
 	if len(test.all) > 1 {
 		r.out.Saving = &r.out.Test[max(1, at)].Saving
+		r.out.forbidden = r.forbids(test.lost[1], test.lost[0])
 	}
 	return r.finish(j.all[0], test.all[at])
 }

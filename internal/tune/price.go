@@ -80,7 +80,7 @@ func (r *run) searchPrice(ctx context.Context) error {
 	test, _ := r.priceRows(judged, after)
 	p := &Preferences{
 		Mode: settings[best].Mode, Price: settings[best].Price, Most: most, Searched: found, Test: test,
-		Saving:      r.measure.saving(after[at], after[len(judged)], r.cfg.Seed),
+		Saving:      r.savingOf(after[at], after[len(judged)], r.isBuilt(r.split.test)),
 		VerdictMode: cmp.Or(binpack.CareOf(r.chosen.policy).Mode, binpack.SoftKeep), against: r.current.name, measure: r.out.Measure,
 	}
 	object.Spec.Soft = &settings[best]

@@ -64,6 +64,8 @@ func (out *Result) decision() string {
 	switch {
 	case out.Reason != "":
 		return fmt.Sprintf("keep what you have: %s.", out.Reason)
+	case out.Better && out.Saving == nil:
+		return fmt.Sprintf("%s was chosen over %s, and no part is left to judge it.", out.Chosen, out.Against)
 	case out.Better && out.Rule != "":
 		return fmt.Sprintf("use the rule %s: %s than %s.", out.Rule, out.Saving.text(out.Measure), out.Against)
 	case out.Better:
@@ -73,11 +75,23 @@ func (out *Result) decision() string {
 	case out.Saving.Mean <= 0:
 		return fmt.Sprintf("keep what you have: nothing is better than %s. The best other policy (%s) has %s.", out.Against, out.Test[1].Policy, out.Saving.text(out.Measure))
 	}
-	return fmt.Sprintf("keep what you have: nothing is clearly better than %s. The best other policy (%s) has %s, too little to be sure.", out.Against, out.Test[1].Policy, out.Saving.text(out.Measure))
+	return fmt.Sprintf("keep what you have: nothing is clearly better than %s. The best other policy (%s) has %s, %s.",
+		out.Against, out.Test[1].Policy, out.Saving.text(out.Measure), out.doubt())
+}
+
+// doubt is the reason for which the best other policy is not adopted although it saves something.
+func (out *Result) doubt() string {
+	if out.forbidden != "" {
+		return "but " + out.forbidden
+	}
+	return "too little to be sure"
 }
 
 // opposites are the words for a saving below 0.
 var opposites = strings.NewReplacer("fewer ", "more ", "lower ", "higher ", "less ", "more ")
+
+// quantity removes the direction of a measure.
+var quantity = strings.NewReplacer("fewer ", "", "lower ", "", "less ", "")
 
 // text is the saving in words of a measure.
 func (i Interval) text(measure string) string {
@@ -97,7 +111,7 @@ func (out *Result) Table(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, out.Sentence())
 	if len(out.Validation) > 0 {
-		fmt.Fprintf(&b, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval where several days judge.\n", out.Parts.text(), out.Against, strings.TrimPrefix(strings.TrimPrefix(out.Measure, "fewer "), "lower "))
+		fmt.Fprintf(&b, "\n%s. saving %%: against %s, in %s, with the ends of its 95 %% interval where several days judge.\n", out.Parts.text(), out.Against, quantity.Replace(out.Measure))
 		for _, t := range out.tables() {
 			t.Columns[0].Head = t.Title
 			b.WriteString("\n")
@@ -127,7 +141,7 @@ func (out *Result) tables() (list []sheet.Table) {
 			{Head: "cost-hours"},
 			{Head: "waiting-hours"},
 			{Head: "left out", About: "pods without a place at once"},
-			{Head: "saving %", About: out.Measure + " less than " + out.Against},
+			{Head: "saving %", About: "% " + out.Measure + " than " + out.Against},
 			{Head: "from"},
 			{Head: "to"},
 		}}

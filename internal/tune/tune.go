@@ -49,7 +49,8 @@ type Result struct {
 	Measure string // the quantity saved
 	Parts   Parts
 
-	target Target
+	target    Target
+	forbidden string // the reason for which the best other policy may not be adopted; "" = it may
 
 	// Preferences holds the results on their price; nil where it was not searched.
 	Preferences *Preferences

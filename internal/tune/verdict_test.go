@@ -75,10 +75,12 @@ func TestVerdictText(t *testing.T) {
 	later := Parts{Judge: "hours 24 to 48", Exposure: "later days"}
 	rows := []Row{{Policy: "learned"}, {Policy: "bestfit"}}
 	for want, out := range map[string]Result{
-		"keep what you have: nothing is clearly better than learned. The best other policy (bestfit) has 0.4 % fewer node-hours, too little to be sure.": {Saving: one(.4), Test: rows, Measure: "fewer node-hours", Parts: later},
-		"keep what you have: nothing is better than learned. The best other policy (bestfit) has 1.2 % ± 0.5 higher cost of nodes.":                      {Saving: &Interval{-1.2, -1.7, -.7}, Test: rows, Measure: "lower cost of nodes", Parts: later},
-		"worth it: 2.0 % fewer node-hours than learned. It was judged on 3 built days, not on later days.":                                               {Better: true, Saving: one(2), Test: rows, Measure: "fewer node-hours", Parts: Parts{Judge: "3 built days", Exposure: "built days"}},
-		"use the rule worstfit: 2.0 % ± 0.5 less demand left out than learned.":                                                                          {Better: true, Rule: "worstfit", Saving: &Interval{2, 1.5, 2.5}, Test: rows, Measure: "less demand left out", Parts: later},
+		"keep what you have: nothing is clearly better than learned. The best other policy (bestfit) has 0.4 % fewer node-hours, too little to be sure.":    {Saving: one(.4), Test: rows, Measure: "fewer node-hours", Parts: later},
+		"keep what you have: nothing is clearly better than learned. The best other policy (bestfit) has 4.0 % fewer node-hours, but its pods wait longer.": {Saving: one(4), Test: rows, Measure: "fewer node-hours", Parts: later, forbidden: "its pods wait longer"},
+		"bestfit was chosen over learned, and no part is left to judge it.":                                                                                 {Better: true, Rule: "bestfit", Chosen: "bestfit"},
+		"keep what you have: nothing is better than learned. The best other policy (bestfit) has 1.2 % ± 0.5 higher cost of nodes.":                         {Saving: &Interval{-1.2, -1.7, -.7}, Test: rows, Measure: "lower cost of nodes", Parts: later},
+		"worth it: 2.0 % fewer node-hours than learned. It was judged on 3 built days, not on later days.":                                                  {Better: true, Saving: one(2), Test: rows, Measure: "fewer node-hours", Parts: Parts{Judge: "3 built days", Exposure: "built days"}},
+		"use the rule worstfit: 2.0 % ± 0.5 less demand left out than learned.":                                                                             {Better: true, Rule: "worstfit", Saving: &Interval{2, 1.5, 2.5}, Test: rows, Measure: "less demand left out", Parts: later},
 	} {
 		out.Against = "learned"
 		require.Equal(t, want, out.Sentence())
@@ -123,6 +125,8 @@ func TestBest(t *testing.T) {
 	require.Equal(t, 1, r.best(&j, 1, 0, 1), "one day does not show that a forecast is surely better")
 	j.lost[2][0][0].cost = 96
 	require.Equal(t, 2, r.best(&j, 1, 0, 1), "but by the margin")
+	require.Empty(t, r.forbids(of(95), of(100)))
+	require.Equal(t, "its pods wait longer", r.forbids(waits, of(100)))
 }
 
 // forecasting is a policy that uses a forecast.
