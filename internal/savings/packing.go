@@ -40,7 +40,7 @@ func meanOf(values []float64) float64 { return sheet.EstimateOf(values).Mean }
 // replay compares policies on the model over [Orders] orders. Those that leave an item out in some order are not in the
 // result, but in the second.
 func (b *builder) replay(ctx context.Context, t *trace.Trace, names []string) (all []contender, out []string, err error) {
-	r, err := compare.Run(ctx, []*trace.Trace{t}, names, b.opt.Catalog, compare.Options{Orders: Orders, Seed: b.opt.Seed, Workers: max(1, b.opt.Workers), Once: true, Present: true})
+	r, err := compare.Run(ctx, []*trace.Trace{b.p.closed(t)}, names, b.opt.Catalog, compare.Options{Orders: Orders, Seed: b.opt.Seed, Workers: max(1, b.opt.Workers), Once: true, Present: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -155,7 +155,7 @@ func Present(t *trace.Trace, moves string) (*trace.Trace, error) {
 	}
 	if !sized.BySize(t) {
 		p.t.SetUsage(nil) // it judges the model by use alone
-		return p.loose(0), nil
+		return p.closed(p.loose(0)), nil
 	}
 	at, err := sized.From(t)
 	if err != nil {
@@ -167,7 +167,7 @@ func Present(t *trace.Trace, moves string) (*trace.Trace, error) {
 		from, _ := u.Span()
 		at = max(at, from)
 	}
-	return p.loose(at), nil
+	return p.closed(p.loose(at)), nil
 }
 
 // Without is [Present] without a constraint by its name in the bill, such as "spread of all pods".
@@ -180,7 +180,7 @@ func Without(t *trace.Trace, what string) (*trace.Trace, error) {
 	var names []string
 	for _, one := range b.named() {
 		if one.what == what {
-			return b.relaxed(one), nil
+			return p.closed(b.relaxed(one)), nil
 		}
 		names = append(names, one.what)
 	}
@@ -226,23 +226,31 @@ func (p *present) machines(each func(at spot, line *binpack.MachineLine, used bo
 	}
 }
 
-// paid is the instance in which the machines cost nothing that hold no item and stay at every step: they are in the bill anyway.
-func (p *present) paid() *binpack.Instance {
-	inst := *p.t.Instance
-	inst.Machines = slices.Clone(inst.Machines)
+// kept calls each for a copy of the machines of an instance that hold no item at present and stay at every step.
+func (p *present) kept(inst *binpack.Instance, each func(*binpack.MachineLine)) *binpack.Instance {
+	own := *inst
+	own.Machines = slices.Clone(inst.Machines)
 	p.machines(func(at spot, _ *binpack.MachineLine, used bool) {
 		if !used && p.facts.nodes[p.t.MachineName(at.line, at.index)].stays {
-			inst.Machines[at.line].Cost = 0
+			each(&own.Machines[at.line])
 		}
 	})
-	return &inst
+	return &own
+}
+
+// closed is a model for policies and plans: they put nothing on empty machines that stay, which are for the pods that come there.
+// Bounds are of the model with these machines, for nothing.
+func (p *present) closed(t *trace.Trace) *trace.Trace {
+	own := *t
+	own.Instance = p.kept(t.Instance, func(m *binpack.MachineLine) { m.Capacity = make([]int64, len(m.Capacity)) })
+	return &own
 }
 
 // loose is the present with all items but the fixed ones arriving at a time, in the order of placed.csv: the others
 // may be replaced.
 func (p *present) loose(at float64) *trace.Trace {
 	own := *p.t
-	own.Requests, own.Placed, own.Events, own.Instance = nil, nil, nil, p.paid()
+	own.Requests, own.Placed, own.Events, own.Instance = nil, nil, nil, p.kept(p.t.Instance, func(m *binpack.MachineLine) { m.Cost = 0 }) // they are in the bill anyway
 	var free []trace.Request
 	where := map[string]any{}
 	own.Source = maps.Clone(p.t.Source)

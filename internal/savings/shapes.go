@@ -135,7 +135,7 @@ const mostPlanned = 5000
 
 // plan plans a trace around its placed items.
 func (b *builder) plan(ctx context.Context, t *trace.Trace) (*compare.Plan, error) {
-	return compare.NewPlan(ctx, t, plan.Options{Seed: b.opt.Seed, Starts: 1, Workers: max(1, b.opt.Workers), Steps: b.planSteps()})
+	return compare.NewPlan(ctx, b.p.closed(t), plan.Options{Seed: b.opt.Seed, Starts: 1, Workers: max(1, b.opt.Workers), Steps: b.planSteps()})
 }
 
 func (b *builder) planSteps() int {

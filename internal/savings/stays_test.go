@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An empty node that stays is paid at every step, and pods may be placed there for nothing more.
+// An empty node that stays is paid at every step.
 func TestEmptyNodeThatStays(t *testing.T) {
 	tr := listed()
 	tr.Instance.Apps[0].Demand = []int64{1900, 4 << 30}
@@ -52,4 +52,32 @@ func TestPodsOffTheirTypes(t *testing.T) {
 	b := billOf(t, tr) // four pods share two nodes, and the pod of the other workload is on one of spot
 	requireSums(t, b)
 	require.Equal(t, aMonth(2*.2+.01), stepOf(t, b, "moves").Money.Mean)
+}
+
+// Empty nodes that stay are for the pods that come to them: no step fills them, so that "fewer nodes" counts the same nodes before
+// and after. A placement that does is possible all the same, so the proven least is lower.
+func TestNoStepFillsNodesThatStay(t *testing.T) {
+	tr := listed()
+	tr.Instance.Apps[0].Demand = []int64{3000, 4 << 30}
+	tr.Requests, tr.Placed = tr.Requests[2:], tr.Placed[2:] // "a" and "b" are empty
+	for i := range tr.Placed {
+		tr.Placed[i].Request = int32(i)
+	}
+	tr.Initial = len(tr.Requests)
+	started := map[string]any{"why": "started less than 10 minutes ago", "stays": true, "takes": true}
+	cluster := tr.Source[clusterKey].(map[string]any)
+	cluster["nodes"] = map[string]any{"a": started, "b": started}
+	delete(cluster, "types")
+	b := billOf(t, tr)
+	requireSums(t, b)
+	for i := range b.Steps {
+		if m := b.Steps[i].Money; m != nil {
+			require.Zero(t, m.Mean, b.Steps[i].name())
+			require.Zero(t, b.Steps[i].Nodes, b.Steps[i].name())
+		}
+	}
+	require.Equal(t, aMonth(2*.2), b.Rest)
+	model, err := Present(tr, "")
+	require.NoError(t, err)
+	require.Equal(t, []int64{0, 0}, model.Instance.Machines[0].Capacity)
 }
