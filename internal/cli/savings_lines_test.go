@@ -190,3 +190,37 @@ func TestAfterOtherMoves(t *testing.T) {
 		require.Contains(t, wrong.String(), want)
 	}
 }
+
+// A pod that waits and fits keeps its room in the bill and in each command of it.
+func TestLinesWithAPodThatWaits(t *testing.T) {
+	t.Chdir(t.TempDir())
+	tr := &trace.Trace{Name: "snap", MeasureFrom: math.NaN(), Source: map[string]any{
+		"origin": "Kubernetes cluster", "currency": "EUR", "cluster": map[string]any{"waiting": map[string]any{"late": "limits beside other pods"}},
+	}, Instance: &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", Unit: "m", One: 1000}, {Name: "memory", One: 1}}, Types: []string{"a"}, Fleet: binpack.Open,
+		Apps: []binpack.App{
+			{Name: "shop/Deployment/web", Expected: -1, Lifetime: -1, Demand: []int64{1500, 4 << 30}},
+			{Name: "shop/Deployment/late", Group: 1, Expected: -1, Lifetime: -1, Demand: []int64{2500, 4 << 30}},
+		},
+		Groups: []binpack.Group{{Name: "shop/Deployment/web", Limit: 1}, {Name: "shop/Deployment/late"}},
+	}}
+	for i := range 5 { // one is empty
+		tr.Instance.Machines = append(tr.Instance.Machines, binpack.MachineLine{Name: fmt.Sprint("n", i), Count: 1, Cost: .3, Capacity: []int64{4000, 16 << 30}})
+	}
+	for i := range 4 {
+		tr.Requests = append(tr.Requests, trace.Request{Name: fmt.Sprint("web-", i), Count: 1})
+		tr.Placed = append(tr.Placed, trace.Placed{Request: int32(i), Line: int32(i), Count: 1})
+	}
+	tr.Initial = len(tr.Requests)
+	tr.Requests = append(tr.Requests, trace.Request{Name: "late", App: 1, Count: 1})
+	tr.Events = []trace.Event{{Kind: trace.Create, Request: 4, Count: 1}}
+	require.NoError(t, tr.Write("snap"))
+	b := parsed[aBill](t, outputOf(t, "savings", "--trace", "snap", "--format", "json"))
+	require.InDelta(t, .3*730, b.Steps[0].Money.Mean, .01, "the empty node")
+	require.InDelta(t, b.Steps[0].Money.Mean, b.Steps[0].Prints, .011)
+	require.NotEmpty(t, b.Constraints)
+	require.InDelta(t, .3*730, b.Constraints[0].Money, .01, "three nodes hold all five pods")
+	require.InDelta(t, .3*730, printed(t, "sigma plan --trace snap --present --without 'anti-affinity of all pods' --starts 1"), .01)
+	b.Constraints = nil
+	requireTyped(t, &b)
+}

@@ -90,6 +90,10 @@ type CurvePoint struct {
 // Search looks for moves from a start. The slow checker confirms each step before
 // anything is returned. When the context ends, it returns the moves found so far.
 func Search(ctx context.Context, start *Start, opt Options) (*Result, error) {
+	start, err := start.held(opt)
+	if err != nil {
+		return nil, err
+	}
 	standing := start.standing()
 	budget := float64(opt.Count)
 	if opt.Share >= 0 {
@@ -363,15 +367,6 @@ func (s *Start) after(list []defrag.Move) *Start {
 		it.Line, it.Index, it.Devices = m.To.Line, m.To.Index, m.Devices
 	}
 	return &next
-}
-
-func (s *Start) standing() (n int) {
-	for _, it := range s.Items {
-		if it.Line >= 0 {
-			n++
-		}
-	}
-	return n
 }
 
 var errNoStart = errors.New("nothing says where items stand: it has no placed.csv; give --placements with the file of sigma replay")

@@ -39,6 +39,10 @@ func NewStart(t *trace.Trace) (*Start, error) {
 	if len(t.Placed) == 0 {
 		return nil, fmt.Errorf("trace %s: %w", t.Name, errNoStart)
 	}
+	return startOf(t)
+}
+
+func startOf(t *trace.Trace) (*Start, error) {
 	r := newStartReader(t)
 	if err := r.readPlaced(); err != nil {
 		return nil, fmt.Errorf("trace %s: %w", t.Name, err)
@@ -193,4 +197,13 @@ func (r *startReader) start() (*Start, error) {
 		}
 	}
 	return s, nil
+}
+
+func (s *Start) standing() (n int) {
+	for _, it := range s.Items {
+		if it.Line >= 0 {
+			n++
+		}
+	}
+	return n
 }

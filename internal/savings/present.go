@@ -17,7 +17,8 @@ import (
 type present struct {
 	t       *trace.Trace      // its items are all in placed.csv
 	given   *trace.Trace      // as it was read
-	waiting []string          // requests
+	waiting []string          // requests without room
+	held    map[string]bool   // requests that wait and fit: they are part of every step
 	fixed   map[string]string // items that stay at every step
 	follow  map[string]string // items that stay where moves alone count
 	facts   *facts
@@ -31,7 +32,7 @@ var errNoPlacement = errors.New("nothing says where the items are: it has no pla
 // presentOf returns the state at the end of a trace, without the items that leave before. The source's placements have the
 // machines of later ones.
 func presentOf(t *trace.Trace) (*present, error) {
-	p := &present{given: t, fixed: map[string]string{}, follow: map[string]string{}}
+	p := &present{given: t, fixed: map[string]string{}, follow: map[string]string{}, held: map[string]bool{}}
 	var err error
 	if p.facts, err = factsOf(t); err != nil {
 		return nil, err
@@ -69,6 +70,17 @@ func presentOf(t *trace.Trace) (*present, error) {
 		if n := min(at.Count, left[at.Request]); n > 0 {
 			left[at.Request] -= n
 			add(at.Request, at.Line, at.Index, n, at.Devices)
+		}
+	}
+	held, err := defrag.Held(t)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range held {
+		if left[at.Request] > 0 {
+			left[at.Request]--
+			p.held[t.Requests[at.Request].Name] = true
+			add(at.Request, at.Line, at.Index, 1, at.Devices)
 		}
 	}
 	for _, e := range t.Events {
@@ -115,6 +127,7 @@ func (p *present) setFixed() error {
 		switch {
 		case p.facts.follow[name] != nil && fixed[name] != nil && ignored[name] == nil:
 			p.follow[name] = fmt.Sprint(fixed[name])
+		case p.held[name]:
 		case fixed[name] != nil:
 			p.fixed[name] = fmt.Sprint(fixed[name])
 		case ignored[name] != nil:
@@ -133,10 +146,16 @@ func (p *present) setFixed() error {
 	return nil
 }
 
+// heldText is the reason of pods that wait and fit on a machine now.
+const heldText = "fit now: each step leaves them room"
+
 // stay are the items that moves leave, with the reasons.
 func (p *present) stay() map[string]string {
 	all := maps.Clone(p.fixed)
 	maps.Copy(all, p.follow)
+	for name := range p.held {
+		all[name] = heldText
+	}
 	return all
 }
 
@@ -226,6 +245,11 @@ func (p *present) machines(each func(at spot, line *binpack.MachineLine, used bo
 	}
 }
 
+// running are the lines of placed.csv of the items that run.
+func (p *present) running() []trace.Placed {
+	return slices.DeleteFunc(slices.Clone(p.t.Placed), func(at trace.Placed) bool { return p.held[p.t.Requests[at.Request].Name] })
+}
+
 // kept calls each for a copy of the machines of an instance that hold no item at present and stay at every step.
 func (p *present) kept(inst *binpack.Instance, each func(*binpack.MachineLine)) *binpack.Instance {
 	own := *inst
@@ -238,7 +262,7 @@ func (p *present) kept(inst *binpack.Instance, each func(*binpack.MachineLine)) 
 	return &own
 }
 
-// closed is a model for policies and plans: they put nothing on empty machines that stay, which are for the pods that come there.
+// closed is a model for policies and plans: they put nothing on empty machines that stay, which are for new pods.
 // Bounds are of the model with these machines, for nothing.
 func (p *present) closed(t *trace.Trace) *trace.Trace {
 	own := *t

@@ -36,12 +36,12 @@ func (b *builder) rows() {
 		return float64(inst.Apps[app].Demand[d]) / float64(inst.Dimensions[d].One)
 	}
 	on := map[spot][3]float64{} // cpu, memory, items
-	for _, at := range b.p.t.Placed {
+	for _, at := range b.p.running() {
 		app, n := b.p.t.Requests[at.Request].App, float64(at.Count)
 		sum := on[spot{at.Line, at.Index}]
 		on[spot{at.Line, at.Index}] = [3]float64{sum[0] + n*amount(app, cpu), sum[1] + n*amount(app, memory), sum[2] + n}
 	}
-	for _, at := range b.p.t.Placed {
+	for _, at := range b.p.running() {
 		app, n := b.p.t.Requests[at.Request].App, float64(at.Count)
 		sum, cost := on[spot{at.Line, at.Index}], inst.Machines[at.Line].Cost
 		part := func(of, all float64) float64 {

@@ -194,7 +194,7 @@ func (b *builder) present() {
 	bill.Cost.Now = aMonth(hourly) + b.always // rounded as the cost after moves is
 	b.level = bill.Cost.Now
 	asked := make([]float64, len(have))
-	for _, at := range p.t.Placed {
+	for _, at := range p.running() {
 		bill.pods += int(at.Count)
 		for d, n := range inst.Apps[p.t.Requests[at.Request].App].Demand {
 			asked[d] += float64(n) * float64(at.Count) / float64(inst.Dimensions[d].One)
@@ -242,6 +242,9 @@ func (b *builder) pending() {
 		if reasons[name] == "" {
 			reasons[name] = "no node has room for it now"
 		}
+	}
+	for name := range b.p.held {
+		reasons[name] = heldText
 	}
 	for _, g := range grouped(reasons) {
 		b.bill.Pending = append(b.bill.Pending, Pending(g))

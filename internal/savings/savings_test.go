@@ -119,7 +119,7 @@ func TestPartsAreTheWhole(t *testing.T) {
 		}
 		require.Equal(t, aMonth(hourly), b.Cost.Now, "all nodes are in the bill")
 		require.Positive(t, b.Steps[0].Money.Mean)
-		require.Equal(t, []Pending{{"too little cpu is free", 1, "team-0/waits"}}, b.Pending)
+		require.Equal(t, []Pending{{heldText, 1, "team-0/waits"}}, b.Pending)
 		require.Len(t, b.Excluded, 2)
 	}
 }
@@ -166,6 +166,7 @@ func TestNoPlacement(t *testing.T) {
 // A longer past: items that left are not in the bill, and the machine of later ones is in the source.
 func TestPresentOfAPast(t *testing.T) {
 	tr := messy(20, 1)
+	delete(tr.Source, clusterKey)
 	tr.Requests = append(tr.Requests, trace.Request{Name: "later", App: 1, Count: 1})
 	tr.Events = append(tr.Events,
 		trace.Event{Time: 1, Kind: trace.Create, Request: int32(len(tr.Requests) - 1), Count: 1},

@@ -20,7 +20,7 @@ func (b *builder) moves(ctx context.Context) error {
 	b.model, b.after = b.p.loose(0), b.p
 	b.least = leastOf(ctx, b.model, b.work())
 	most := b.least
-	if len(b.p.follow) > 0 {
+	if len(b.p.follow)+len(b.p.held) > 0 {
 		still := *b.p
 		still.fixed = b.p.stay()
 		most = leastOf(ctx, still.loose(0), b.work())
@@ -57,7 +57,9 @@ func (b *builder) moves(ctx context.Context) error {
 		if r.Saving.Money != nil {
 			prints = Cents(math.Round(100 * *r.Saving.Money))
 		}
-		command = fmt.Sprintf("sigma rebalance --trace %s --until-bound --objective cost%s --out moves.csv", b.trace(), b.seed())
+		if b.bill.pods > 0 {
+			command = fmt.Sprintf("sigma rebalance --trace %s --until-bound --objective cost%s --out moves.csv", b.trace(), b.seed())
+		}
 	}
 	after := min(b.level, aMonth(hourly)+b.always)
 	text, empty := fmt.Sprintf("move %s now", plural.Of(moved, "pod")), len(b.empty)

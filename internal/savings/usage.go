@@ -192,8 +192,8 @@ func (b *builder) setUsed(u *trace.Usage) {
 	inst := b.p.t.Instance
 	b.used = make([]*Used, len(inst.Apps))
 	count, alone := make([]float64, len(inst.Apps)), make([]map[int]float64, len(inst.Apps)) // items with a series of their own, by dimension
-	for _, q := range b.p.t.Requests {
-		count[q.App] += float64(q.Count)
+	for _, at := range b.p.running() {
+		count[b.p.t.Requests[at.Request].App] += float64(at.Count)
 	}
 	known := false
 	add := func(app int32, dimension int, v float64) {

@@ -53,7 +53,8 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 			waiting[nameOf(pod)] = "scheduling gates: no node is looked for yet"
 		}
 	}
-	awaited, now := room.awaited(pods, func(n *v1.Node) bool { return machines[n.Name] && !occupied[n.Name] }), newest(nodes)
+	ignored, _ := t.Source["ignored"].(map[string]any)
+	awaited, now := room.awaited(pods, ignored, func(n *v1.Node) bool { return machines[n.Name] && !occupied[n.Name] }), newest(nodes)
 	last := p.last(nodes, prices, func(n *v1.Node) bool {
 		_, stays := apart(n)
 		return occupied[n.Name] || awaited[n.Name] || starting(n, now) != "" || stays && podspec.Unwell(n) == nil

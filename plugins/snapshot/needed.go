@@ -48,19 +48,19 @@ func starting(n *v1.Node, now time.Time) string {
 	return ""
 }
 
-// awaited returns the empty nodes that pods wait for: each takes the first with room for it. A pod with affinity, a spread
-// or volumes may need any of them.
-func (r *freeRoom) awaited(pods []*v1.Pod, empty func(*v1.Node) bool) map[string]bool {
+// awaited returns the empty nodes for pods that wait and that the trace lacks, or has without some constraints: each takes the
+// first with room for it. A pod with affinity, a spread or volumes may need any of them.
+func (r *freeRoom) awaited(pods []*v1.Pod, ignored map[string]any, empty func(*v1.Node) bool) map[string]bool {
 	names := map[string]bool{}
 	for _, pod := range pods {
-		if !unplaced(pod) || pod.Spec.SchedulerName == fargate {
+		if !unplaced(pod) || pod.Spec.SchedulerName == fargate || len(pod.Spec.SchedulingGates) == 0 && ignored[nameOf(pod)] == nil {
 			continue
 		}
 		selector, demand := podspec.NewSelector(pod), podspec.Demand(pod)
 		for _, name := range r.served {
 			delete(demand, name)
 		}
-		choosy := pod.Spec.Affinity != nil || len(pod.Spec.TopologySpreadConstraints) > 0 || hasClaim(pod)
+		choosy := ignored[nameOf(pod)] != nil || pod.Spec.Affinity != nil || len(pod.Spec.TopologySpreadConstraints) > 0 || hasClaim(pod)
 		for i, n := range r.nodes {
 			if !empty(n) || !selector.Admits(n) || onWindows(n) != ofWindows(pod) || lack(demand, r.free[i]) != "" {
 				continue

@@ -27,6 +27,8 @@ const may, justNow = "2026-05-01T00:00:00Z", "2026-05-04T11:55:00Z"
 // Empty nodes that pods are to come to, and those that an owner or the cluster keeps, are not removed.
 func TestEmptyNodesThatStay(t *testing.T) {
 	waits := renamed(podText, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1", `, ``, "Running", "Pending", `"cpu": "1"`, `"cpu": "3500m"`)
+	near := renamed(waits, `"containers"`, `"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}}, "containers"`)
+	gated := renamed(waits, `"containers"`, `"schedulingGates": [{"name": "g"}], "containers"`)
 	optOut, unwell := `"annotations": {"karpenter.sh/do-not-disrupt": "true"}, `, `"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]`
 	for name, of := range map[string]struct {
 		meta, spec, changed string
@@ -34,8 +36,10 @@ func TestEmptyNodesThatStay(t *testing.T) {
 		why                 string
 	}{
 		"empty":                    {"", "", may, nil, ""},
-		"a pod waits":              {"", "", may, []string{waits}, "pods that wait fit on it"},
-		"one waits for another":    {"", `"taints": [{"key": "gpu", "effect": "NoSchedule"}]`, may, []string{waits}, ""},
+		"a pod of the trace waits": {"", "", may, []string{waits}, ""},
+		"one near others waits":    {"", "", may, []string{near}, "pods that wait fit on it"},
+		"one with a gate":          {"", "", may, []string{gated}, "pods that wait fit on it"},
+		"one waits for another":    {"", `"taints": [{"key": "gpu", "effect": "NoSchedule"}]`, may, []string{near}, ""},
 		"just started":             {`"creationTimestamp": "` + justNow + `", `, "", justNow, nil, "started less than 10 minutes ago"},
 		"just ready":               {`"creationTimestamp": "` + may + `", `, "", justNow, nil, "its readiness changed less than 10 minutes ago"},
 		"starts":                   {`"creationTimestamp": "` + justNow + `", `, unwell, justNow, nil, "started less than 10 minutes ago"},

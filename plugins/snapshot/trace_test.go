@@ -163,10 +163,6 @@ source:
       empty:
         cost: 0.16
         why: cordoned
-      g1:
-        stays: true
-        takes: true
-        why: pods that wait fit on it
       old:
         why: cordoned
     prices:

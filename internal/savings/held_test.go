@@ -1,0 +1,78 @@
+package savings
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// waits has nodes of 4 cores with a pod of 1.5 each, an empty one, and pods of 2 cores that wait.
+func waits(nodes, pods int) *trace.Trace {
+	tr := messy(20, 1)
+	inst := tr.Instance
+	inst.Types, inst.Machines = []string{"a"}, nil
+	for i := range nodes + 1 {
+		inst.Machines = append(inst.Machines, binpack.MachineLine{Name: string(rune('a' + i)), Count: 1, Cost: .2, Capacity: []int64{4000, 16 << 30}})
+	}
+	inst.Apps = []binpack.App{
+		{Name: "shop/Deployment/web", Expected: -1, Lifetime: -1, Demand: []int64{1500, 1 << 30}},
+		{Name: "shop/Deployment/late", Group: 1, Expected: -1, Lifetime: -1, Demand: []int64{2000, 1 << 30}},
+	}
+	inst.Groups = []binpack.Group{{Name: "shop/Deployment/web"}, {Name: "shop/Deployment/late"}}
+	tr.Requests, tr.Placed, tr.Events = nil, nil, nil
+	for i := range nodes {
+		tr.Requests = append(tr.Requests, trace.Request{Name: "web-" + string(rune('a'+i)), Count: 1})
+		tr.Placed = append(tr.Placed, trace.Placed{Request: int32(i), Line: int32(i), Count: 1})
+	}
+	tr.Initial = nodes
+	reasons := map[string]any{}
+	for i := range pods {
+		q := trace.Request{Name: "late-" + string(rune('a'+i)), App: 1, Count: 1}
+		tr.Events = append(tr.Events, trace.Event{Kind: trace.Create, Request: int32(len(tr.Requests)), Count: 1})
+		tr.Requests, reasons[q.Name] = append(tr.Requests, q), "limits beside other pods"
+	}
+	tr.Source = map[string]any{"origin": origin, "currency": "USD", clusterKey: map[string]any{"waiting": reasons}}
+	return tr
+}
+
+// A pod that waits and fits on a node takes its room: no step removes the node, or gives the room to others.
+func TestRoomOfPodsThatWait(t *testing.T) {
+	b := billOf(t, waits(3, 0))
+	require.Equal(t, aMonth(4*.2)-aMonth(2*.2), b.Steps[0].Money.Mean, "the empty one, and two that share")
+
+	b = billOf(t, waits(3, 2)) // they take the room of two nodes, and that of the third is too small for two
+	requireSums(t, b)
+	require.Equal(t, aMonth(4*.2), b.Cost.Now)
+	require.Equal(t, []string{"d"}, b.Steps[0].Remove)
+	for i := range b.Steps {
+		if m := b.Steps[i].Money; i > 0 && m != nil {
+			require.Zero(t, m.Mean, b.Steps[i].name())
+		}
+	}
+	require.Equal(t, aMonth(.2), b.Steps[0].Money.Mean)
+	require.Equal(t, []Pending{{heldText, 2, "late-a"}}, b.Pending)
+	require.Equal(t, 3, b.pods)
+	require.Len(t, b.Namespaces[0].Workloads, 1)
+	require.Empty(t, b.Pinned)
+
+	b = billOf(t, waits(1, 2)) // the second fits on the empty node alone
+	requireSums(t, b)
+	require.Empty(t, b.Steps[0].Remove)
+	require.Zero(t, b.Steps[0].Money.Mean)
+
+	tr := waits(1, 1)
+	tr.Instance.Apps[1].Demand[0] = 9000
+	b = billOf(t, tr)
+	require.Equal(t, []string{"b"}, b.Steps[0].Remove, "it fits nowhere")
+	require.Equal(t, []Pending{{"limits beside other pods", 1, "late-a"}}, b.Pending)
+
+	tr = waits(1, 1) // nothing runs yet
+	tr.Placed, tr.Requests, tr.Initial, tr.Events[0].Request = nil, tr.Requests[1:], 0, 0
+	b = billOf(t, tr)
+	requireSums(t, b)
+	require.Len(t, b.Steps[0].Remove, 1)
+	require.Empty(t, b.Steps[0].Command, "rebalance has no start")
+}
