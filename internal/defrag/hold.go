@@ -10,7 +10,7 @@ import (
 
 // Held are the lines that placed.csv would have for the pods of a snapshot that wait and fit on a machine now.
 func Held(t *trace.Trace) (placed []trace.Placed, err error) {
-	if len(waiting(t)) == 0 {
+	if len(podsOf(t, "waiting")) == 0 {
 		return nil, nil
 	}
 	s, err := startOf(t)
@@ -29,17 +29,17 @@ func Held(t *trace.Trace) (placed []trace.Placed, err error) {
 	return placed, nil
 }
 
-// waiting are the pods that waited when a snapshot was taken, as the source's cluster lists them.
-func waiting(t *trace.Trace) map[string]any {
+// podsOf are the pods of a snapshot under a key of the source's cluster: waiting, or lost.
+func podsOf(t *trace.Trace, key string) map[string]any {
 	cluster, _ := t.Source["cluster"].(map[string]any)
-	pods, _ := cluster["waiting"].(map[string]any)
+	pods, _ := cluster[key].(map[string]any)
 	return pods
 }
 
 // held puts the pods of a snapshot that wait and fit on the machine in use that they fill most, else on an empty one, where they
 // stay: a scheduler places them there, whatever moves.
 func (s *Start) held(opt Options) (*Start, error) {
-	pods := waiting(s.Trace)
+	pods := podsOf(s.Trace, "waiting")
 	if len(pods) == 0 || opt.MakeRoom {
 		return s, nil
 	}

@@ -182,7 +182,11 @@ func (r *startReader) start() (*Start, error) {
 	if _, ignored := r.t.Ignored(); err != nil || ignored != nil {
 		return nil, cmp.Or(err, ignored)
 	}
+	lost := podsOf(r.t, "lost")
 	for request, items := range r.items {
+		if lost[r.t.Requests[request].Name] != nil { // it is being deleted
+			continue
+		}
 		for number, it := range items {
 			if !it.stands && !it.waits {
 				continue

@@ -76,3 +76,44 @@ func TestRoomOfPodsThatWait(t *testing.T) {
 	require.Len(t, b.Steps[0].Remove, 1)
 	require.Empty(t, b.Steps[0].Command, "rebalance has no start")
 }
+
+// A pod that is being deleted is in no step: its node is empty once it has ended, and until then in no command.
+func TestPodsThatAreBeingDeleted(t *testing.T) {
+	gone := func(names ...string) *trace.Trace {
+		tr := waits(3, 0)
+		tr.Instance.Apps[0].Demand[0] = 3000
+		lost := map[string]any{}
+		for _, name := range names {
+			lost[name] = "they are being deleted"
+		}
+		tr.Source[clusterKey].(map[string]any)["lost"] = lost
+		tr.Source["fixed"] = map[string]any{"web-c": "it is being deleted"}
+		return tr
+	}
+	b := billOf(t, gone())
+	require.Equal(t, []string{"d"}, b.Steps[0].Remove)
+	require.Equal(t, aMonth(.2), b.Steps[0].Money.Mean)
+
+	b = billOf(t, gone("web-c"))
+	requireSums(t, b)
+	moves := stepOf(t, b, "moves")
+	require.Equal(t, []string{"d"}, moves.Remove)
+	require.Equal(t, "kubectl delete node d", moves.deletion)
+	require.Equal(t, "remove 2 empty nodes", moves.text)
+	require.EqualValues(t, 2, moves.Nodes)
+	require.Equal(t, aMonth(2*.2), moves.Money.Mean)
+	require.Equal(t, moves.Money.Mean, moves.Prints)
+	require.Contains(t, moves.Risk, "; c: wait for the end of pods that are being deleted")
+	require.Equal(t, 2, b.pods)
+	require.Empty(t, b.Pinned)
+	require.Equal(t, []LeftOut{{"they are being deleted", 1, "web-c"}}, b.LeftOut)
+
+	tr := gone("web-c")
+	tr.Source[clusterKey].(map[string]any)["nodes"] = map[string]any{"c": map[string]any{"why": "not well: node.kubernetes.io/unreachable"}}
+	require.Equal(t, []string{"c", "d"}, billOf(t, tr).Steps[0].Remove, "nothing ends the pods of a dead node but its deletion")
+
+	b = billOf(t, gone("web-a", "web-b", "web-c"))
+	requireSums(t, b)
+	require.Equal(t, aMonth(4*.2), b.Steps[0].Money.Mean)
+	require.Empty(t, b.Steps[0].Command)
+}

@@ -19,6 +19,7 @@ type present struct {
 	given   *trace.Trace      // as it was read
 	waiting []string          // requests without room
 	held    map[string]bool   // requests that wait and fit: they are part of every step
+	ending  map[string]bool   // machines with items that are being deleted: these are in no step
 	fixed   map[string]string // items that stay at every step
 	follow  map[string]string // items that stay where moves alone count
 	facts   *facts
@@ -32,7 +33,7 @@ var errNoPlacement = errors.New("nothing says where the items are: it has no pla
 // presentOf returns the state at the end of a trace, without the items that leave before. The source's placements have the
 // machines of later ones.
 func presentOf(t *trace.Trace) (*present, error) {
-	p := &present{given: t, fixed: map[string]string{}, follow: map[string]string{}, held: map[string]bool{}}
+	p := &present{given: t, fixed: map[string]string{}, follow: map[string]string{}, held: map[string]bool{}, ending: map[string]bool{}}
 	var err error
 	if p.facts, err = factsOf(t); err != nil {
 		return nil, err
@@ -67,6 +68,10 @@ func presentOf(t *trace.Trace) (*present, error) {
 		own.Placed = append(own.Placed, trace.Placed{Request: q, Line: line, Index: index, Count: count, Devices: devices})
 	}
 	for _, at := range byRequest(t.Placed) {
+		if p.facts.lost[t.Requests[at.Request].Name] != "" {
+			left[at.Request] = 0
+			p.ending[t.MachineName(at.Line, at.Index)] = true
+		}
 		if n := min(at.Count, left[at.Request]); n > 0 {
 			left[at.Request] -= n
 			add(at.Request, at.Line, at.Index, n, at.Devices)

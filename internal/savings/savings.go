@@ -56,6 +56,7 @@ type builder struct {
 	level   Cents    // the cost a month after the steps so far
 	nodes   float64  // in use then
 	empty   []string // nodes that hold nothing now, and may be removed
+	ending  []string // nodes that hold nothing soon
 	always  Cents    // of nodes that are in the bill at every step, and hold no item of the trace
 	model   *trace.Trace
 	least   least
@@ -160,6 +161,9 @@ func (b *builder) present() {
 			hourly += line.Cost
 		case of.stays:
 			b.always += aMonth(line.Cost)
+		case p.ending[name] && !strings.HasPrefix(of.why, "not well"):
+			b.ending = append(b.ending, name)
+			hourly += line.Cost
 		default:
 			b.empty = append(b.empty, name)
 			hourly += line.Cost

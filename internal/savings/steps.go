@@ -1,6 +1,7 @@
 package savings
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -62,7 +63,7 @@ func (b *builder) moves(ctx context.Context) error {
 		}
 	}
 	after := min(b.level, aMonth(hourly)+b.always)
-	text, empty := fmt.Sprintf("move %s now", plural.Of(moved, "pod")), len(b.empty)
+	text, empty := fmt.Sprintf("move %s now", plural.Of(moved, "pod")), len(b.empty)+len(b.ending)
 	switch {
 	case empty > 0 && moved > 0:
 		text = fmt.Sprintf("remove %s, %s", plural.Of(empty, "empty node"), text)
@@ -83,7 +84,16 @@ func (b *builder) moves(ctx context.Context) error {
 	if step.Risk += hot; hot != "" {
 		step.advice = "risk: " + strings.TrimPrefix(hot, "; ")
 	}
-	if empty > 0 {
+	if n := len(b.ending); n > 0 {
+		first := b.ending[0]
+		if n > 1 {
+			first += fmt.Sprintf(" and %d more", n-1)
+		}
+		wait := first + ": wait for the end of pods that are being deleted"
+		step.Risk += "; " + wait
+		step.advice = cmp.Or(step.advice, wait)
+	}
+	if len(b.empty) > 0 {
 		step.deletion = deletion(b.empty)
 	}
 	b.add(step)

@@ -38,7 +38,7 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 		there[n.Name] = true
 	}
 	for _, pod := range pods {
-		if podspec.Moves(pod) && !podspec.Ended(pod) {
+		if podspec.Moves(pod) && !podspec.Ended(pod) && !ending(pod) {
 			occupied[pod.Spec.NodeName] = true
 		}
 	}
@@ -115,6 +115,8 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 			lost[nameOf(pod)] = "on a node that pods do not share: " + apartOf[pod.Spec.NodeName]
 		case unplaced(pod) && pod.Spec.SchedulerName == fargate:
 			lost[nameOf(pod)] = "waits for a node of AWS Fargate"
+		case ending(pod) && podspec.Moves(pod):
+			lost[nameOf(pod)] = "they are being deleted"
 		case pod.Spec.NodeName != "" && !there[pod.Spec.NodeName]:
 			lost[nameOf(pod)] = "their node is not in the cluster"
 		}

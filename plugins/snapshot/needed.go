@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -114,6 +115,13 @@ func (p *Picture) last(nodes []*v1.Node, prices *kube.Prices, left func(*v1.Node
 		return ""
 	}
 	return best.Name
+}
+
+// ending reports whether a pod on a node is being deleted for good: a StatefulSet creates its like after its end, a ReplicaSet
+// before. Of other controllers it is not known.
+func ending(pod *v1.Pod) bool {
+	c := metav1.GetControllerOfNoCopy(pod)
+	return pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" && (c == nil || c.Kind == "ReplicaSet" || c.Kind == "ReplicationController")
 }
 
 func hasClaim(pod *v1.Pod) bool {

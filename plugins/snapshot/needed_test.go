@@ -149,6 +149,21 @@ func TestNotNow(t *testing.T) {
 	}
 }
 
+// A pod that is being deleted is in no count, unless its controller gives it back under its name.
+func TestPodsThatAreBeingDeleted(t *testing.T) {
+	going := renamed(podText, `"uid": "p1"`, `"deletionTimestamp": "2026-05-04T12:00:00Z", "uid": "p1"`)
+	facts, nodes, _ := clusterOf(t, nodeAt("n1", "", "", may), going, nodeAt("n2", "", "", may), renamed(podText, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"nodeName": "n2"`))
+	require.Equal(t, map[string]any{"shop/web-1": "they are being deleted"}, facts["lost"])
+	require.Nil(t, nodes)
+	_, nodes, _ = clusterOf(t, nodeAt("n1", "", "", may), going)
+	require.Equal(t, "the last node for pods", nodes["n1"].(map[string]any)["why"])
+	facts, _, _ = clusterOf(t, nodeAt("n1", "", "", may), renamed(going, "ReplicaSet", "StatefulSet"))
+	require.Nil(t, facts["lost"])
+	_, nodes, _ = clusterOf(t, nodeAt("n1", "", "", may), nodeAt("n2", "", `"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]`, may), podText,
+		renamed(going, "web-1", "web-2", `"p1"`, `"p2"`, `"nodeName": "n1"`, `"nodeName": "n2"`))
+	require.Nil(t, nodes["n2"].(map[string]any)["stays"], "its pods run elsewhere by now")
+}
+
 // Pods of AWS Fargate and of virtual nodes are named.
 func TestPodsWithoutMachines(t *testing.T) {
 	facts, _, _ := clusterOf(t, nodeText, nodeAt("f1", `"labels": {"eks.amazonaws.com/compute-type": "fargate"}, `, "", may), nodeAt("v1", `"labels": {"type": "virtual-kubelet"}, `, "", may), podText,
