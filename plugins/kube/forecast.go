@@ -216,6 +216,9 @@ func (d declaredBy) add(namespace string, a *ledger.AppEntry, n float64) {
 // dimension, all its apps that need it are lowered by the same factor.
 func (t *Translator) bound(declared declaredBy) map[string]float64 {
 	capacity, expected := map[string]float64{}, map[string]float64{}
+	if len(declared) == 0 { // as in most cycles: the sum below is of all nodes
+		return expected
+	}
 	for n := range t.ledger.Nodes() {
 		for dim, amount := range n.Machine().Capacity {
 			capacity[dim] += float64(amount)
