@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -14,7 +15,7 @@ import (
 // nodes are the snapshot's nodes as last passed to the engine. The snapshot's list
 // keeps its order until nodes are added or removed.
 type nodes struct {
-	list        []fwk.NodeInfo
+	infos       []*framework.NodeInfo
 	names       []string
 	generations []int64
 	places      map[*framework.NodeInfo]int32 // in the list
@@ -40,8 +41,8 @@ func (n *nodes) visit(list []fwk.NodeInfo, all bool, set func(engine.Node), gone
 		n.compare(list)
 	}
 	for _, i := range n.changed {
-		n.generations[i] = list[i].GetGeneration()
-		set(nodeOf(list[i]))
+		n.generations[i] = n.infos[i].Generation
+		set(nodeOf(n.infos[i]))
 	}
 }
 
@@ -49,14 +50,15 @@ func (n *nodes) visit(list []fwk.NodeInfo, all bool, set func(engine.Node), gone
 // same nodes in the same order as the last one.
 func (n *nodes) compare(list []fwk.NodeInfo) bool {
 	n.changed = n.changed[:0]
-	if len(list) != len(n.list) {
+	if len(list) != len(n.infos) {
 		return false
 	}
-	for i, info := range list {
-		if info != n.list[i] {
+	for i, node := range list {
+		info := concrete(node) // a call of the interface for each node takes longer
+		if info != n.infos[i] {
 			return false
 		}
-		if info.GetGeneration() != n.generations[i] {
+		if info.Generation != n.generations[i] {
 			n.changed = append(n.changed, int32(i))
 		}
 	}
@@ -69,17 +71,17 @@ func (n *nodes) replace(list []fwk.NodeInfo, all bool, gone func(string)) {
 	for i, name := range n.names {
 		before[name] = n.generations[i]
 	}
-	n.list, n.names, n.generations = slices.Clone(list), make([]string, len(list)), make([]int64, len(list))
+	n.infos, n.names, n.generations = make([]*framework.NodeInfo, len(list)), make([]string, len(list)), make([]int64, len(list))
 	n.places, n.named = make(map[*framework.NodeInfo]int32, len(list)), nil
 	n.passed, n.given = make([]bool, len(list)), make([]*framework.NodeInfo, len(list))
-	for i, info := range list {
-		name := info.Node().Name
-		n.names[i], n.generations[i] = name, never
+	for i, node := range list {
+		info, name := node.(*framework.NodeInfo), node.Node().Name // a snapshot has no others
+		n.infos[i], n.names[i], n.generations[i] = info, name, never
 		if generation, ok := before[name]; ok && !all {
 			n.generations[i] = generation
 		}
 		delete(before, name)
-		n.places[concrete(info)] = int32(i)
+		n.places[info] = int32(i)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		gone(name)
@@ -112,17 +114,24 @@ func (n *nodes) markRevisited() {
 	clear(n.revisit)
 }
 
-// markPassed marks the nodes that passed the filters in the list of all.
+// markPassed marks the nodes that passed the filters in the list of all. Most follow their neighbour in the list.
 func (n *nodes) markPassed(nodes []fwk.NodeInfo) {
 	clear(n.passed)
-	for _, info := range nodes {
-		node := concrete(info)
-		i, ok := n.places[node]
-		if !ok { // an extender with whole nodes returns copies
-			i, ok = n.place(info.Node().Name)
+	i := int32(-1)
+	for _, node := range nodes {
+		info := concrete(node)
+		if i++; int(i) >= len(n.infos) || n.infos[i] != info {
+			known, ok := n.places[info]
+			if !ok { // an extender with whole nodes returns copies
+				known, ok = n.place(node.Node().Name)
+			}
+			if !ok {
+				continue
+			}
+			i = known
 		}
-		if ok {
-			n.passed[i], n.given[i] = true, node
+		if n.passed[i] = true; n.given[i] != info { // the collector follows each write of a pointer
+			n.given[i] = info
 		}
 	}
 }
@@ -139,16 +148,16 @@ func (n *nodes) place(name string) (int32, bool) {
 	return i, ok
 }
 
-// concrete returns a node of a snapshot as the key of a map.
+// concrete returns a node without its interface.
 func concrete(info fwk.NodeInfo) *framework.NodeInfo {
 	n, _ := info.(*framework.NodeInfo)
 	return n
 }
 
-func nodeOf(info fwk.NodeInfo) engine.Node {
-	n := engine.Node{Object: info.Node()}
-	for _, pod := range info.GetPods() {
-		n.Pods = append(n.Pods, pod.GetPod())
+func nodeOf(info *framework.NodeInfo) engine.Node {
+	n := engine.Node{Object: info.Node(), Pods: make([]*v1.Pod, len(info.Pods))}
+	for i, pod := range info.Pods {
+		n.Pods[i] = pod.GetPod()
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package sigma
 
 import (
 	"context"
+	"hash/maphash"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -17,6 +18,28 @@ const stateKey = fwk.StateKey(Name)
 type verdictState struct {
 	verdict *engine.Verdict
 	scores  map[*framework.NodeInfo]int64 // other nodes have 0
+	some    filter                        // of the nodes in scores
+}
+
+// A filter is a set of bits by the hash of nodes: most nodes that are not in scores are not in it, and
+// need no look-up.
+type filter [128]uint64
+
+var filterSeed = maphash.MakeSeed()
+
+func (f *filter) bit(of *framework.NodeInfo) (word *uint64, bit uint64) {
+	hash := maphash.Comparable(filterSeed, of)
+	return &f[hash/64%uint64(len(f))], 1 << (hash % 64)
+}
+
+func (f *filter) add(n *framework.NodeInfo) {
+	word, bit := f.bit(n)
+	*word |= bit
+}
+
+func (f *filter) mayHave(n *framework.NodeInfo) bool {
+	word, bit := f.bit(n)
+	return *word&bit != 0
 }
 
 // Clone implements [fwk.StateData]. The state does not change once it is written.
@@ -40,7 +63,9 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	s.scores = make(map[*framework.NodeInfo]int64, len(v.Ranked))
 	for i, score := range points(v.Ranked) {
-		s.scores[p.nodes.given[v.Ranked[i].Place]] = score
+		node := p.nodes.given[v.Ranked[i].Place]
+		s.scores[node] = score
+		s.some.add(node)
 	}
 	p.current = s
 	return nil
@@ -79,7 +104,10 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 		}
 		s = data.(*verdictState)
 	}
-	return s.scores[concrete(info)], nil
+	if node := concrete(info); s.some.mayHave(node) {
+		return s.scores[node], nil
+	}
+	return 0, nil
 }
 
 // ScoreExtensions implements [fwk.ScorePlugin]: there is nothing to normalise.
