@@ -63,7 +63,7 @@ func (t *Translator) Compare(with *Snapshot) []Difference {
 func (t *Translator) compareNode(n *ledger.Node, object *v1.Node, with *Snapshot, list []Difference) []Difference {
 	before := len(list)
 	m, pods := n.Machine(), with.on[n.Name()]
-	if fixed := demandOfFixed(pods); !hasCapacity(object, fixed, m.Capacity) {
+	if _, fixed := split(pods); !hasCapacity(object, fixed, m.Capacity) {
 		list = append(list, Difference{n.Name(), "", "offers " + podspec.Size(m.Capacity), "offers " + podspec.Size(capacity(object, fixed))})
 	}
 	if m.Cordoned != object.Spec.Unschedulable {

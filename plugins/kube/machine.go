@@ -54,19 +54,22 @@ func equalMachines(a, b *ledger.Machine) bool {
 		maps.Equal(a.Capacity, b.Capacity) && maps.Equal(a.Labels, b.Labels)
 }
 
-// demandOfFixed returns the demand of a node's immovable pods; nil = zero.
-func demandOfFixed(pods []*v1.Pod) map[string]int64 {
-	var fixed map[string]int64
+// split returns a node's movable pods, and the demand of the immovable ones; nil = zero. Pods that ended are in neither.
+func split(pods []*v1.Pod) (movable []*v1.Pod, fixed map[string]int64) {
+	movable = make([]*v1.Pod, 0, len(pods))
 	for _, p := range pods {
-		if podspec.Ended(p) || podspec.Moves(p) {
-			continue
-		}
-		if fixed == nil {
-			fixed = map[string]int64{}
-		}
-		for dim, n := range podspec.Demand(p) {
-			fixed[dim] += n
+		switch {
+		case podspec.Ended(p):
+		case podspec.Moves(p):
+			movable = append(movable, p)
+		default:
+			if fixed == nil {
+				fixed = map[string]int64{}
+			}
+			for dim, n := range podspec.Demand(p) {
+				fixed[dim] += n
+			}
 		}
 	}
-	return fixed
+	return movable, fixed
 }

@@ -64,13 +64,16 @@ func (t *view) item(p *v1.Pod) item {
 // the nodes that it cannot use. The newest pod of a group may change the group's
 // constraints, which are then emitted too. It returns nil if the ledger refused the app.
 func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
-	if known := t.ledger.Pod(string(p.UID)); known != nil && known.Object == any(p) {
-		a := known.App()
-		if known.Node() == nil { // it waits
-			a.Idle = 0
-			t.ensureGroup(a.Group().Name(), p)
+	if known := t.ledger.Pod(string(p.UID)); known != nil {
+		before, ok := known.Object.(*v1.Pod) // nil: its app is out of date
+		if ok && (before == p || podspec.Alike(before, p)) {
+			a := known.App()
+			if before != p || known.Node() == nil { // it changed, or waits
+				a.Idle = 0
+				t.ensureGroup(a.Group().Name(), p)
+			}
+			return a
 		}
-		return a
 	}
 	i := t.item(p)
 	constraints := t.ensureGroup(i.group, p)
@@ -104,22 +107,18 @@ func (t *view) nodesByName() []*ledger.Node {
 // SetNode brings a node and the pods on it up to date. It returns the pods that were
 // found there without a decision of this scheduler.
 func (t *Translator) SetNode(object *v1.Node, pods []*v1.Pod) (found []*v1.Pod) {
-	n := t.setMachine(object, demandOfFixed(pods))
+	movable, fixed := split(pods)
+	n := t.setMachine(object, fixed)
 	if n == nil {
 		return nil
 	}
-	count := 0
-	for _, p := range pods {
-		if podspec.Ended(p) || !podspec.Moves(p) {
-			continue
-		}
-		count++
+	for _, p := range movable {
 		if t.setPod(p, n) {
 			found = append(found, p)
 		}
 	}
-	if len(n.Pods()) != count {
-		t.removeOthers(n, pods)
+	if len(n.Pods()) != len(movable) {
+		t.removeOthers(n, movable)
 	}
 	t.settle(n, nil)
 	return found
@@ -176,11 +175,9 @@ func (t *Translator) remember(p *v1.Pod) {
 
 // removeOthers removes the pods from a node that are not in the list.
 func (t *Translator) removeOthers(n *ledger.Node, pods []*v1.Pod) {
-	stay := map[string]bool{}
+	stay := make(map[string]bool, len(pods))
 	for _, p := range pods {
-		if !podspec.Ended(p) && podspec.Moves(p) {
-			stay[string(p.UID)] = true
-		}
+		stay[string(p.UID)] = true
 	}
 	var left []*ledger.Pod
 	for _, p := range n.Pods() {

@@ -49,7 +49,7 @@ func Moves(pod *v1.Pod) bool {
 	if _, static := pod.Annotations[v1.MirrorPodAnnotationKey]; static {
 		return false
 	}
-	controller := metav1.GetControllerOf(pod)
+	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller == nil || controller.Kind != "DaemonSet" && controller.Kind != "Node"
 }
 
