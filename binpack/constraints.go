@@ -29,8 +29,7 @@ type limits struct {
 	appStride  int     // of a row of blockedBy; the rest is for later apps
 	regrouped  []int32 // see Regrouped
 	groups     []groupInfo
-	onGroup    []int32    // per group: machines that hold it
-	holders    [][]int32  // per group: those machines, in no order
+	holders    [][]int32  // per group: machines that hold it, in no order
 	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
 	zones      zones
 }
@@ -104,7 +103,10 @@ func (a *App) FitsEmpty(machineType int32, capacity []int64) bool {
 }
 
 // Spread is the number of machines that hold a group.
-func (s *limits) Spread(group int32) int32 { return s.onGroup[group] }
+func (s *limits) Spread(group int32) int32 { return int32(len(s.holders[group])) }
+
+// Holders lists the machines that hold a group, in no order. Read only.
+func (s *limits) Holders(group int32) []int32 { return s.holders[group] }
 
 // Blocked is a bitset of the machines that a constraint or their type closes
 // to an app. Capacity, devices and spread are not part of it. Read only.
@@ -137,7 +139,7 @@ func (s *columns) Count(group, m int32) int32 {
 func (s *limits) spreadAllows(app, m int32) bool {
 	g := s.inst.Apps[app].Group
 	spread := s.groups[g].spread
-	return spread <= 1 || s.onGroup[g] >= spread || s.Count(g, m) == 0
+	return spread <= 1 || s.Spread(g) >= spread || s.Count(g, m) == 0
 }
 
 // close updates which apps machine m is blocked for after the count-th item of a
@@ -202,5 +204,5 @@ func (s *limits) groupBlocked(group, m int32) bool {
 // narrow reports whether the spread rule leaves a group only machines without it.
 func (s *limits) narrow(group int32) bool {
 	spread := s.groups[group].spread
-	return spread > 1 && s.onGroup[group] < spread
+	return spread > 1 && s.Spread(group) < spread
 }

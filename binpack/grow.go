@@ -14,7 +14,7 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 	if int(app.Group) == len(s.groups) {
 		s.inst.Groups = append(s.inst.Groups, group)
 		s.groups = append(s.groups, groupInfo{limit: group.Limit, spread: group.SpreadMin, simple: true})
-		s.onGroup, s.holders = append(s.onGroup, 0), append(s.holders, nil)
+		s.holders = append(s.holders, nil)
 		s.zones.addGroup(group.Zone)
 	}
 	s.groups[app.Group].apps = slices.Insert(s.groups[app.Group].apps, at, a)
@@ -58,7 +58,7 @@ func (s *limits) addRow(a int32) {
 	if app.Types != nil {
 		s.addTypes(a)
 	}
-	if gi := &s.groups[app.Group]; gi.limit == 0 && len(gi.into)+len(gi.out) == 0 || s.onGroup[app.Group] == 0 && len(gi.effects) == 0 {
+	if gi := &s.groups[app.Group]; gi.limit == 0 && len(gi.into)+len(gi.out) == 0 || s.Spread(app.Group) == 0 && len(gi.effects) == 0 {
 		return
 	}
 	for m := range int32(len(s.kind)) {
@@ -109,10 +109,10 @@ func (s *State) AddRules(rules []Rule) {
 		s.inst.Rules = append(s.inst.Rules, r)
 		s.compileRule(r)
 		s.regrouped = append(s.regrouped, r.A, r.B)
-		if s.onGroup[r.A] > 0 {
+		if s.Spread(r.A) > 0 {
 			partners[r.A] = append(partners[r.A], r.B)
 		}
-		if s.onGroup[r.B] > 0 {
+		if s.Spread(r.B) > 0 {
 			partners[r.B] = append(partners[r.B], r.A)
 		}
 	}

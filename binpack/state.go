@@ -106,7 +106,7 @@ func NewState(inst *Instance) *State {
 	s.sumSq = make([]int64, nApps)
 	s.alive = make([]int64, nApps)
 	s.sampled = make([]int64, nApps)
-	s.onGroup, s.holders = make([]int32, nGroups), make([][]int32, nGroups)
+	s.holders = make([][]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.byLine = make([][]int32, len(inst.Machines))
 	s.changes = make([]Change, journalSize)
@@ -149,7 +149,6 @@ func (s *State) Reset() {
 	clear(s.alive)
 	clear(s.sampled)
 	clear(s.held)
-	clear(s.onGroup)
 	for g := range s.holders {
 		s.holders[g] = s.holders[g][:0]
 	}
@@ -292,7 +291,6 @@ func (s *State) put(app, m int32) {
 	s.relieve(m)
 	count := s.addEntry(app, a.Group, m)
 	if count == 1 {
-		s.onGroup[a.Group]++
 		s.holders[a.Group] = append(s.holders[a.Group], m)
 	}
 	s.zones.add(s.line[m], a.Group, 1)
@@ -346,7 +344,6 @@ func (s *State) Remove(app, m int32, devices []Device) {
 	s.relieve(m)
 	s.giveBack(a, m, devices)
 	if s.Count(a.Group, m) == 0 {
-		s.onGroup[a.Group]--
 		list := s.holders[a.Group]
 		list[slices.Index(list, m)] = list[len(list)-1]
 		s.holders[a.Group] = list[:len(list)-1]

@@ -12,7 +12,8 @@ type column struct {
 	seq  uint64
 	base []float64 // Σ weight·feature over util, mean, rise, full, frag, empty
 	util []float64
-	lost []uint64 // shapes that fit now and not after; emptyBit
+	lost []uint64  // shapes that fit now and not after; emptyBit
+	size []float64 // weight·size; nil = no weight
 	bounds
 }
 
@@ -23,7 +24,7 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 		col = &l.scratch
 		n := len(candidates)
 		if cap(col.base) < n {
-			col.base, col.util, col.lost = make([]float64, 2*n), make([]float64, 2*n), make([]uint64, 2*n)
+			l.allot(col, 2*n)
 		}
 		col.base, col.util, col.lost = col.base[:n], col.util[:n], col.lost[:n]
 		for i, m := range candidates {
@@ -36,7 +37,7 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 	l.columnChanges, col.seq, all = l.s.Changes(col.seq, l.columnChanges[:0])
 	if all {
 		if col.base == nil {
-			col.base, col.util, col.lost = make([]float64, l.stride), make([]float64, l.stride), make([]uint64, l.stride)
+			l.allot(col, l.stride)
 			if l.bounded {
 				col.bounds = newBounds(l.stride)
 			}
@@ -54,6 +55,13 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 		}
 	}
 	return col, false
+}
+
+func (l *Scorer) allot(col *column, machines int) {
+	col.base, col.util, col.lost = make([]float64, machines), make([]float64, machines), make([]uint64, machines)
+	if l.weights[fSize] != 0 {
+		col.size = make([]float64, machines)
+	}
 }
 
 // emptyBit marks an empty machine in column.lost.
@@ -82,6 +90,9 @@ func (l *Scorer) compute(col *column, at, prof, m int32, shapes uint64) {
 		lost |= emptyBit
 	}
 	col.base[at], col.util[at], col.lost[at] = base, top, lost
+	if col.size != nil {
+		col.size[at] = l.sizeScore(need, m, top)
+	}
 }
 
 // amounts is the part of the score of a machine with these free amounts that depends on
@@ -95,7 +106,7 @@ func (l *Scorer) amounts(need, row []int64, m int32) (base, top float64) {
 		if inv[d] == 0 {
 			continue
 		}
-		free := float64(row[d]-n) * inv[d]
+		free := float64(float64(row[d]-n) * inv[d])
 		used := 1 - free
 		if used > top {
 			top = used

@@ -73,8 +73,10 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	if last := s.LastUsed(m); last > 0 {
 		v[fRecent] = 1 / (1 + (float64(s.Placements())-float64(last))/active)
 	}
-	v[fAge], v[fCrowd], v[fOwn] = l.standingOf(a, m)
-	v[fSize] = v[fUtil] * l.largestShare(a, m)
+	present := l.present(a)
+	v[fAge], v[fCrowd] = present.ageAndCrowd(s, m)
+	v[fOwn] = learned.Indicator(s.Count(s.Instance().Apps[a].Group, m) > 0)
+	v[fSize] = v[fUtil] * l.largestShare(need, m)
 	if l.prices != nil {
 		l.compare()
 		v[fPrice] = l.prices[s.KindOf(m)]

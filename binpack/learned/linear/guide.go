@@ -12,13 +12,13 @@ import (
 // A guide leads [binpack.State.Search] for one item. It serves scores that depend on each
 // machine alone: without slot, closing and traffic.
 type guide struct {
-	l                    *Scorer
-	app                  int32
-	need                 []int64
-	keepBack, held       bool
-	singl                float64
-	active, now, average float64 // machines in use + 1, placements, items on a machine
-	size                 float64 // of all weights together
+	l *Scorer
+	present
+	need           []int64
+	keepBack, held bool
+	singl          float64
+	active, now    float64 // machines in use + 1, placements
+	size           float64 // of all weights together
 }
 
 // guided reports whether a guide serves the items of an app.
@@ -35,10 +35,9 @@ func (l *Scorer) searched(a int32, buf []int32) (contenders []int32, known bool)
 	l.compare()
 	g := &l.guide
 	*g = guide{
-		l: l, app: a, need: l.profiles[l.profileOf[a]], keepBack: l.keepBack(), held: l.s.Spread(group) > 0,
+		l: l, present: l.present(a), need: l.profiles[l.profileOf[a]], keepBack: l.keepBack(), held: l.s.Spread(group) > 0,
 		singl: l.singlWeight(a), active: float64(l.s.Active() + 1), now: float64(l.s.Placements()), size: 1,
 	}
-	g.average = float64(l.s.AliveTotal()+1) / g.active
 	for _, w := range l.weights {
 		g.size += math.Abs(w)
 	}
@@ -79,7 +78,8 @@ func (g *guide) Value(m int32) float64 {
 		}
 	}
 	if l.standing && !kept {
-		v += l.standingScore(g.app, m, 0)
+		holds := g.held && l.weights[fOwn] != 0 && l.s.Count(l.s.Instance().Apps[g.app].Group, m) > 0
+		v += l.standingScore(&g.present, m, holds, l.sizeScore(g.need, m, top))
 	}
 	return v
 }

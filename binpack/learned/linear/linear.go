@@ -115,6 +115,7 @@ type Scorer struct {
 	// seedScores has room for all seeds of a column and one more.
 	seedScores [len(bounds{}.seeds) + 1]float64
 	position   []int32 // [machine] index among the candidates of this call
+	holds      []bool  // [machine] items of the group of this call; all false between calls
 	guide      guide   // of the item
 	wholeKinds bool    // each kind has some of each dimension
 	stride     int
@@ -326,7 +327,7 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 		l.addRecent(w, candidates, out)
 	}
 	if l.standing {
-		l.addStanding(a, keepBack, candidates, out)
+		l.addStanding(a, keepBack, candidates, col.size, own, out)
 	}
 	l.addClosing(a, open, candidates, out)
 }

@@ -1,74 +1,97 @@
 package linear
 
-import "math"
+import (
+	"math"
+
+	"github.com/sigma-scheduler/sigma/binpack"
+)
 
 // ageScale is the number of placements for each machine in use after which age is ½.
 const ageScale = 10
 
-// addStanding adds the features of the items on a machine: age, crowd, own, size,
-// price and partners. Empty machines that are kept back are all alike.
-func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, out []float64) {
-	l.compare()
-	traffic := 0.0
+// present holds the parts of age, crowd and partners that are equal for all machines.
+type present struct {
+	app            int32
+	placed         uint64
+	scale, average float64 // of age; the items for each machine in use
+	traffic        float64
+}
+
+func (l *Scorer) present(a int32) present {
+	active := float64(l.s.Active() + 1)
+	p := present{app: a, placed: l.s.Placements(), scale: ageScale * active, average: float64(l.s.AliveTotal()+1) / active}
 	if l.partners != nil {
-		traffic = l.traffic(a)
+		p.traffic = l.traffic(a)
+	}
+	return p
+}
+
+// ageAndCrowd are these two features of a machine.
+func (p *present) ageAndCrowd(s *binpack.State, m int32) (age, crowd float64) {
+	n := s.Items(m)
+	if n == 0 {
+		return 0, 0
+	}
+	items, placed := float64(n), float64(p.placed-s.Opened(m))
+	return placed / (placed + p.scale), items / (items + p.average)
+}
+
+// addStanding adds the features of the items on a machine: age, crowd, own, size,
+// price and partners. Empty machines that are kept back are all alike. sizes are those of a column.
+func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, sizes []float64, own bool, out []float64) {
+	l.compare()
+	p := l.present(a)
+	var holders []int32
+	if l.weights[fOwn] != 0 {
+		holders = l.s.Holders(l.s.Instance().Apps[a].Group)
+	}
+	for _, m := range holders {
+		l.holds[m] = true
 	}
 	for i, m := range candidates {
-		if !keepBack || l.s.Items(m) > 0 {
-			out[i] += l.standingScore(a, m, traffic)
+		if keepBack && l.s.Items(m) == 0 {
+			continue
 		}
+		size := 0.0
+		switch {
+		case sizes == nil:
+		case own:
+			size = sizes[i]
+		default:
+			size = sizes[m]
+		}
+		out[i] += l.standingScore(&p, m, l.holds[m], size)
+	}
+	for _, m := range holders {
+		l.holds[m] = false
 	}
 }
 
-func (l *Scorer) standingScore(a, m int32, traffic float64) float64 {
-	age, crowd, own := l.standingOf(a, m)
-	v := float64(l.weights[fAge]*age) + float64(l.weights[fCrowd]*crowd) + float64(l.weights[fOwn]*own)
-	if w := l.weights[fSize]; w != 0 {
-		v += float64(w * float64(l.utilAfter(a, m)*l.largestShare(a, m)))
+// standingScore is the sum of these features on a machine that holds items of the group, or none. size is its sizeScore.
+func (l *Scorer) standingScore(p *present, m int32, holds bool, size float64) float64 {
+	age, crowd := p.ageAndCrowd(l.s, m)
+	v := float64(l.weights[fAge]*age) + float64(l.weights[fCrowd]*crowd)
+	if holds {
+		v += l.weights[fOwn]
 	}
+	v += size
 	if l.prices != nil {
 		v += float64(l.weights[fPrice] * l.prices[l.s.KindOf(m)])
 	}
-	if traffic > 0 {
-		v += float64(l.weights[fPartners] * l.local(a, m, traffic))
+	if p.traffic > 0 {
+		v += float64(l.weights[fPartners] * l.local(p.app, m, p.traffic))
 	}
 	return v
 }
 
-// standingOf are the features age, crowd and own; the last only where it has a weight.
-func (l *Scorer) standingOf(a, m int32) (age, crowd, own float64) {
-	n := l.s.Items(m)
-	if n == 0 {
-		return 0, 0, 0
-	}
-	active, items := float64(l.s.Active()+1), float64(n)
-	placed := float64(l.s.Placements() - l.s.Opened(m))
-	age = placed / (placed + float64(ageScale*active))
-	crowd = items / (items + float64(l.s.AliveTotal()+1)/active)
-	if l.weights[fOwn] != 0 && l.s.Count(l.s.Instance().Apps[a].Group, m) > 0 {
-		own = 1
-	}
-	return age, crowd, own
+// sizeScore is the weighted feature size of a demand on a machine, whose util is given.
+func (l *Scorer) sizeScore(need []int64, m int32, util float64) float64 {
+	return float64(l.weights[fSize] * float64(util*l.largestShare(need, m)))
 }
 
-// utilAfter is the feature util.
-func (l *Scorer) utilAfter(a, m int32) float64 {
-	util := 0.0
-	for d, inv := range l.inverse[l.s.KindOf(m)] {
-		if inv != 0 {
-			util = max(util, 1-float64(float64(l.s.Free(d)[m]-l.s.Instance().Apps[a].Demand[d])*inv))
-		}
-	}
-	return util
-}
-
-// largestShare is an item's largest share of a machine over dimensions.
-func (l *Scorer) largestShare(a, m int32) float64 {
-	most := 0.0
-	for d, inv := range l.inverse[l.s.KindOf(m)] {
-		most = max(most, float64(l.s.Instance().Apps[a].Demand[d])*inv)
-	}
-	return most
+// largestShare is the largest share of a machine over dimensions that a demand takes.
+func (l *Scorer) largestShare(need []int64, m int32) float64 {
+	return share(need, l.inverse[l.s.KindOf(m)])
 }
 
 // compare computes the feature price of each kind.
