@@ -254,12 +254,12 @@ func visit(t *testing.T, browser context.Context, file string, k kind, width int
 	}
 }
 
-// paper checks that the page takes two sheets at most.
+// paper checks that the page takes two sheets of A4 at most.
 func paper(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	var pdf []byte
 	err := chromedp.Run(ctx, chromedp.ActionFunc(func(ctx context.Context) (err error) {
-		pdf, _, err = page.PrintToPDF().WithPrintBackground(true).Do(ctx)
+		pdf, _, err = page.PrintToPDF().WithPrintBackground(true).WithPaperWidth(8.27).WithPaperHeight(11.69).Do(ctx)
 		return err
 	}))
 	if err != nil {

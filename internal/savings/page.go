@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/sheet"
+	"github.com/sigma-scheduler/sigma/internal/shellword"
 )
 
 // Page describes the bill for a page: all rows, in the order of the screen.
@@ -27,7 +28,7 @@ func (b *Bill) Page() *sheet.Report {
 			"No remedy of a step's kind saves more than its limit: a lower bound of the same pods and nodes proves it. Constraints explain the least and are no part of the sum.",
 	}
 	if text := b.shares(); text != "" {
-		r.Facts = append(r.Facts, sheet.Definition{Term: "requested and used", Text: text})
+		r.Facts = append(r.Facts, sheet.Definition{Term: "requested and used", Text: strings.ReplaceAll(text, shareGap, "; ")})
 	}
 	if b.Currency == "" {
 		r.Facts = append(r.Facts, sheet.Definition{Term: "unit", Text: "the linear model of cpu and memory, no money: no price list was given"})
@@ -90,7 +91,8 @@ func (b *Bill) stepsSection() sheet.Section {
 		{Head: "at most", About: "no remedy of this kind saves more: proven by a lower bound"},
 		{Head: "risk", Words: true},
 	}}
-	var notes []string
+	var typed script
+	typed.add(b.Snapshot)
 	parts := b.parts()
 	for i := range b.Steps {
 		s := &b.Steps[i]
@@ -103,19 +105,37 @@ func (b *Bill) stepsSection() sheet.Section {
 			}
 		}
 		t.Add(s.text, nodes, money, ends, b.atMost(s.Bound, shown), s.Risk)
-		if s.advice != "" {
-			notes = append(notes, s.text+": "+s.advice)
+		if s.Command == "" && s.deletion == "" {
+			continue
 		}
+		if s.Money != nil {
+			money += " " + b.unit() + " a month"
+		}
+		typed.note(s.text + ": " + money)
+		typed.note(s.advice)
 		if s.deletion != "" {
-			notes = append(notes, s.text+": end in the cloud, then: "+s.deletion)
+			typed.note("end in the cloud, then: " + s.deletion)
 		}
-		if s.Command != "" {
-			notes = append(notes, s.text+": "+s.Command)
-		}
+		typed.add(s.Command)
 	}
 	t.Add(restText, "-", b.money(parts[len(b.Steps)]), "-", "-", "-")
 	t.Add("proven least"+b.because(), "-", b.money(b.Cost.Floor), "-", "-", "-")
-	return sheet.Section{ID: "steps", Name: "Where it goes", Tables: []sheet.Table{t}, Notes: notes}
+	return sheet.Section{ID: "steps", Name: "Where it goes", Tables: []sheet.Table{t}, Copy: string(typed)}
+}
+
+// A script has commands to copy, with comments.
+type script string
+
+func (s *script) add(command string) {
+	if command != "" {
+		*s += script(shellword.Clean(command) + "\n")
+	}
+}
+
+func (s *script) note(text string) {
+	if text != "" {
+		s.add("# " + text)
+	}
 }
 
 func (b *Bill) constraintSection() sheet.Section {
@@ -125,10 +145,12 @@ func (b *Bill) constraintSection() sheet.Section {
 		{Head: "costs a month", About: "a plan without the constraint costs so much less"},
 		{Head: "at most"},
 	}}
+	var typed script
 	for _, c := range b.Constraint {
+		typed.add(c.Command)
 		t.Add(Freed(c.What), strconv.Itoa(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
 	}
-	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are not added to the sum: without them other pods share a node. Node restrictions are selectors, affinity, taints, operating systems, spot nodes and the zones of volumes.", Tables: []sheet.Table{t}}
+	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are not added to the sum: without them other pods share a node. Node restrictions are selectors, affinity, taints, operating systems, spot nodes and the zones of volumes.", Tables: []sheet.Table{t}, Copy: string(typed)}
 }
 
 func (b *Bill) reasonSection() sheet.Section {

@@ -230,6 +230,8 @@ func (b *Bill) size() string {
 	return text
 }
 
+const shareGap = "     "
+
 // shares are the requested and the used parts of the nodes.
 func (b *Bill) shares() string {
 	var parts []string
@@ -250,7 +252,7 @@ func (b *Bill) shares() string {
 		}
 		parts = append(parts, text)
 	}
-	return strings.Join(parts, "     ")
+	return strings.Join(parts, shareGap)
 }
 
 // empty reports whether no step is known to save anything and nothing is left over.

@@ -265,3 +265,26 @@ func TestPricesOfWindows(t *testing.T) {
 	require.NoError(t, b.Page().HTML(&page))
 	require.Contains(t, page.String(), "18 nodes by built-in list, 2 nodes by model of Linux")
 }
+
+// The commands of the page are to be copied, and no name of a stranger begins a line of them.
+func TestCommandsOfThePage(t *testing.T) {
+	tr := messy(20, 1)
+	nodes := tr.Source[clusterKey].(map[string]any)["nodes"].(map[string]any)
+	nodes["a\nrm -r b"] = map[string]any{"why": "cordoned", "cost": .1}
+	b := billOf(t, tr)
+	b.Steps[0].advice = "risk: a\nrm -r b"
+	for _, s := range b.Page().Sections {
+		if s.ID != "steps" && s.ID != "constraints" {
+			continue
+		}
+		require.NotEmpty(t, s.Copy)
+		for line := range strings.SplitSeq(strings.TrimSuffix(s.Copy, "\n"), "\n") {
+			require.Regexp(t, "^(# |sigma )", line)
+		}
+		for i := range b.Steps {
+			if s.ID == "steps" && b.Steps[i].Command != "" {
+				require.Contains(t, s.Copy, "\n"+b.Steps[i].Command+"\n")
+			}
+		}
+	}
+}
