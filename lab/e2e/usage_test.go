@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -134,6 +135,25 @@ func TestSnapshotUsage(t *testing.T) {
 	answer, err := compare.Output()
 	require.NoError(t, err)
 	require.Equal(t, 2*3, strings.Count(string(answer), `"node_hours"`), "each run has its risk beside it")
+
+	saves := exec.Command(e2e.Program(t, "sigma"), "savings", "--kubeconfig", filepath.Join(c.Dir, "kubeconfig"), "--prometheus", first.URL+","+second.URL, "--format", "json")
+	saves.Dir = dir
+	answer, err = saves.Output()
+	require.NoError(t, err)
+	type step struct {
+		Cause, Risk, Command string
+		Money                *struct{ Mean float64 }
+	}
+	var bill struct {
+		Used  *struct{ CPU, Memory float64 }
+		Steps []step
+	}
+	require.NoError(t, json.Unmarshal(answer, &bill))
+	require.NotNil(t, bill.Used)
+	usage := slices.IndexFunc(bill.Steps, func(s step) bool { return s.Cause == "usage" })
+	require.NotNil(t, bill.Steps[usage].Money, "four weeks are known")
+	require.Contains(t, bill.Steps[usage].Risk, "cpu above capacity for ")
+	require.Contains(t, bill.Steps[usage].Command, "--usage --prometheus "+first.URL+","+second.URL)
 
 	first.Kill(t)
 	second.Kill(t)
