@@ -31,6 +31,7 @@ type limits struct {
 	groups     []groupInfo
 	holders    [][]int32  // per group: machines that hold it, in no order
 	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
+	typed      int        // machines whose types are in blocked
 	zones      zones
 }
 
@@ -111,6 +112,9 @@ func (s *limits) Holders(group int32) []int32 { return s.holders[group] }
 // Blocked is a bitset of the machines that a constraint or their type closes
 // to an app. Capacity, devices and spread are not part of it. Read only.
 func (s *limits) Blocked(app int32) []uint64 {
+	if s.typeBlocks != nil {
+		s.blockTypes()
+	}
 	row := int(app) * s.words
 	return s.blocked[row : row+len(s.offered)]
 }

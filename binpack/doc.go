@@ -8,5 +8,7 @@
 // ([State.Candidates], [State.Rank], its first [State.Choose], and [State.Explain])
 // and an independent slow checker ([Checker]).
 //
+// Size: the parts of State share their columns, and packages that split them would export these.
+//
 // It uses no Kubernetes, no files, no clocks and no random numbers.
 package binpack

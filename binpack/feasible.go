@@ -68,7 +68,7 @@ func (s *room) relieve(m int32) {
 // Fits reports whether a machine takes one more item of an app, whether it is
 // on offer or not.
 func (s *room) Fits(app, m int32) bool {
-	if s.blocked[int(app)*s.words+int(m)/64]>>(m%64)&1 != 0 {
+	if s.blockedBy[int(m)*s.appStride+int(app)/64]>>(app%64)&1 != 0 {
 		return false
 	}
 	return s.hasRoom(&s.inst.Apps[app], m) && s.spreadAllows(app, m) && (!s.zones.hard || s.whyZone(app, m).Kind == Accepted)

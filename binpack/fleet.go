@@ -150,15 +150,28 @@ func (s *State) addMachine(k, line, index int32) int32 {
 		}
 		return m
 	}
-	row := s.typeBlocks[kind.Type]
-	s.blockedBy = append(s.blockedBy, row...)
-	for w, word := range row {
-		for ; word != 0; word &= word - 1 {
-			a := w*64 + bits.TrailingZeros64(word)
-			s.blocked[a*s.words+int(m)/64] |= 1 << (m % 64)
+	s.blockedBy = append(s.blockedBy, s.typeBlocks[kind.Type]...)
+	return m
+}
+
+// blockTypes enters the types of the machines that were added since the last call: of a fleet, 64 machines at once.
+func (s *limits) blockTypes() {
+	for s.typed < len(s.kind) {
+		w, masks := s.typed/64, make([]uint64, len(s.typeBlocks)) // machines of the word by type
+		for ; s.typed < min(len(s.kind), 64*(w+1)); s.typed++ {
+			masks[s.kinds[s.kind[s.typed]].Type] |= 1 << (s.typed % 64)
+		}
+		for t, mask := range masks {
+			if mask == 0 {
+				continue
+			}
+			for k, word := range s.typeBlocks[t] {
+				for ; word != 0; word &= word - 1 {
+					s.blocked[(k*64+bits.TrailingZeros64(word))*s.words+w] |= mask
+				}
+			}
 		}
 	}
-	return m
 }
 
 func (s *limits) growRows(words int) {

@@ -137,6 +137,7 @@ func (s *State) Reset() {
 	s.contents = s.contents[:0]
 	s.offered = s.offered[:0]
 	clear(s.blocked)
+	s.typed = 0
 	s.blockedBy = s.blockedBy[:0]
 	for k := range s.pools {
 		s.pools[k].empty, s.pools[k].offer = s.pools[k].empty[:0], -1

@@ -114,16 +114,22 @@ func settle(inst *binpack.Instance, items []int64, standing, wanted []Machine) P
 
 // largestFirst are the apps with items left, by their largest share of a machine.
 func largestFirst(inst *binpack.Instance, left []int64) (apps []int32) {
+	least := make([]int64, len(inst.Dimensions)) // above 0; 0 = no machine has any
+	for _, m := range inst.Machines {
+		for d, c := range m.Capacity {
+			if c > 0 && (least[d] == 0 || c < least[d]) {
+				least[d] = c
+			}
+		}
+	}
 	size := make([]float64, len(left))
 	for a, n := range left {
 		if n > 0 {
 			apps = append(apps, int32(a))
 		}
 		for d, need := range inst.Apps[a].Demand {
-			for _, m := range inst.Machines {
-				if c := m.Capacity[d]; c > 0 {
-					size[a] = max(size[a], float64(need)/float64(c))
-				}
+			if least[d] > 0 {
+				size[a] = max(size[a], float64(need)/float64(least[d]))
 			}
 		}
 	}
