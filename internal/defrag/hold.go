@@ -29,7 +29,7 @@ func Held(t *trace.Trace) (placed []trace.Placed, err error) {
 	return placed, nil
 }
 
-// podsOf are the pods of a snapshot under a key of the source's cluster: waiting, or lost.
+// podsOf are the pods, or apps, of a snapshot under a key of the source's cluster.
 func podsOf(t *trace.Trace, key string) map[string]any {
 	cluster, _ := t.Source["cluster"].(map[string]any)
 	pods, _ := cluster[key].(map[string]any)

@@ -88,6 +88,7 @@ func ReadStart(t *trace.Trace, path string) (*Start, error) {
 }
 
 func newStartReader(t *trace.Trace) *startReader {
+	t = ByMemory(t)
 	r := &startReader{t: t, names: trace.NewMachineNames(t.Instance), state: binpack.NewState(t.Instance), byName: map[string]int32{}}
 	for i, q := range t.Requests {
 		r.byName[q.Name] = int32(i)

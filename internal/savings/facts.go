@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
-	"github.com/sigma-scheduler/sigma/internal/defrag"
-	"github.com/sigma-scheduler/sigma/internal/plural"
 )
 
 // facts are those of a cluster that a trace has besides its machines and items: the key cluster of its source.
@@ -20,15 +18,21 @@ type facts struct {
 	lost      map[string]string  // pods that are in no count, with the reasons
 	lists     []string           // built-in lists of prices
 	budgets   map[string]eviction
-	priced    map[string]int  // nodes by the source of their prices
-	unknown   int             // pods on nodes whose use is not known, where that of others is
-	use       map[string]Used // of the items by app; nil = unknown
-	spot      map[string]bool // nodes that are cheap since they may be taken away
+	priced    map[string]int      // nodes by the source of their prices
+	unknown   int                 // pods on nodes whose use is not known, where that of others is
+	use       map[string]measured // of the items by app; nil = unknown
+	spot      map[string]bool     // nodes that are cheap since they may be taken away
 	types     map[string]instanceType
 	noTypes   string              // the reason for which there are none
 	pools     map[string]nodePool // by machine
 	follow    map[string]any      // items that must not move now, and may be replaced elsewhere
-	hot       map[string]any      // nodes that use more than their pods request, each with the resource
+	room      map[string]Used     // of nodes for the use of items
+}
+
+// A measured app uses so much, with all pods that are measured.
+type measured struct {
+	Used
+	pods float64
 }
 
 // A node takes no pods, or stays at every step.
@@ -112,13 +116,14 @@ func factsOf(t *trace.Trace) (*facts, error) {
 		of, _ := value.(map[string]any)
 		cpu, ok := number(of["cpu"])
 		memory, also := number(of["memory"])
+		pods, _ := number(of["pods"])
 		if !ok || !also {
 			return nil, wrongFact(".use."+name, "cpu and memory")
 		}
 		if f.use == nil {
-			f.use = map[string]Used{}
+			f.use = map[string]measured{}
 		}
-		f.use[name] = Used{cpu, memory}
+		f.use[name] = measured{Used{cpu, memory}, pods}
 	}
 	spots, ok := mapping(all["spot"])
 	if !ok {
@@ -131,8 +136,17 @@ func factsOf(t *trace.Trace) (*facts, error) {
 	if f.follow, ok = mapping(all["follow"]); !ok {
 		return nil, wrongFact(".follow", "requests")
 	}
-	if f.hot, ok = mapping(all["hot"]); !ok {
-		return nil, wrongFact(".hot", "nodes, each with a resource")
+	rooms, ok := mapping(all["room"])
+	if !ok {
+		return nil, wrongFact(".room", "nodes, each with cpu and memory")
+	}
+	f.room = map[string]Used{}
+	for name, value := range rooms {
+		of, ok := numbers(value)
+		if !ok {
+			return nil, wrongFact(".room."+name, "cpu and memory")
+		}
+		f.room[name] = Used{of["cpu"], of["memory"]}
 	}
 	prices, ok := mapping(all["prices"])
 	if !ok {
@@ -185,21 +199,6 @@ func (f *facts) rounds(moved map[string]int) int {
 		most = max(most, (n+b.allows-1)/b.allows)
 	}
 	return most
-}
-
-// warm is the warning on moves to nodes that use more than their pods request; "" = there are none.
-func (f *facts) warm(moves []defrag.Moved) string {
-	n, to := 0, map[string]bool{}
-	for _, m := range moves {
-		if f.hot[m.To] != nil {
-			n, to[m.To] = n+1, true
-		}
-	}
-	if n == 0 {
-		return ""
-	}
-	first := slices.Min(slices.Collect(maps.Keys(to)))
-	return fmt.Sprintf("; %s to %s whose pods use more than they request: %s (%v)", plural.Of(n, "move"), plural.Of(len(to), "node"), first, f.hot[first])
 }
 
 func wrongFact(field, want string) error {

@@ -32,8 +32,9 @@ var errNoPlacement = errors.New("nothing says where the items are: it has no pla
 
 // presentOf returns the state at the end of a trace, without the items that leave before. The source's placements have the
 // machines of later ones.
-func presentOf(t *trace.Trace) (*present, error) {
-	p := &present{given: t, fixed: map[string]string{}, follow: map[string]string{}, held: map[string]bool{}, ending: map[string]bool{}}
+func presentOf(given *trace.Trace) (*present, error) {
+	t := defrag.ByMemory(given)
+	p := &present{given: given, fixed: map[string]string{}, follow: map[string]string{}, held: map[string]bool{}, ending: map[string]bool{}}
 	var err error
 	if p.facts, err = factsOf(t); err != nil {
 		return nil, err

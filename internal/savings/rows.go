@@ -26,7 +26,7 @@ func namespaceOf(workload string) (namespace, name string) {
 // requested memory of its items, so that the free part is shared as well; a node without items, and one that
 // is outside the trace, is of none.
 func (b *builder) rows() {
-	inst := b.p.t.Instance
+	inst := b.p.given.Instance
 	share, count := make([]float64, len(inst.Apps)), make([]int, len(inst.Apps))
 	cpu, memory := dimension(inst, "cpu"), dimension(inst, "memory")
 	amount := func(app int32, d int) float64 {

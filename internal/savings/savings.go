@@ -216,7 +216,7 @@ func (b *builder) present() {
 		b.used = make([]*Used, len(inst.Apps))
 		for a := range inst.Apps {
 			if u, ok := p.facts.use[inst.Apps[a].Name]; ok {
-				b.used[a] = &u
+				b.used[a] = &u.Used
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func (b *builder) moves(ctx context.Context) error {
 		for _, m := range r.Sequence() {
 			by[group[m.Request]]++
 		}
-		rounds, hot = b.p.facts.rounds(by), b.p.facts.warm(r.Sequence())
+		rounds, hot = b.p.facts.rounds(by), b.p.over(r)
 		if b.freed = len(r.Sequence()) > 0; b.freed {
 			own, t := *b.p, *b.p.t
 			t.Placed, own.t = r.Final(), &t

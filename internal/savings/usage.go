@@ -149,10 +149,12 @@ func (b *builder) saveBy(step *Step, c *contender) {
 // bySize is the model with the sizes of a time as demands. The fixed items count by size, too; a machine that is too
 // small for them is as large as they are.
 func (b *builder) bySize(u *trace.Usage, at float64) (*trace.Trace, error) {
-	finer := *b.after
+	finer, after := *b.after, *b.after.t
+	after.Instance = b.p.given.Instance
+	finer.t = &after
 	demands := b.demands
 	if demands == nil {
-		finer.t = sized.Finer(b.after.t)
+		finer.t = sized.Finer(&after)
 		sizes, err := sized.New(finer.t, u, usage.LeastDays)
 		if err != nil {
 			return nil, err

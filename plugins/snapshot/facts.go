@@ -128,9 +128,7 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 	if p.Use != nil {
 		used, by := p.used(t, pods, real)
 		facts["used"], facts["use"] = used, by
-		if hot := p.hot(pods, real); len(hot) > 0 {
-			facts["hot"] = hot
-		}
+		facts["room"] = p.room(t, nodes, pods)
 		unmeasured := 0
 		for _, pod := range pods {
 			if _, ok := p.Use[nameOf(pod)]; !ok && real[pod.Spec.NodeName] && !podspec.Ended(pod) {
@@ -165,7 +163,7 @@ func (p *Picture) used(t *trace.Trace, pods []*v1.Pod, real map[string]bool) (al
 			sum.cpu, sum.memory = sum.cpu+float64(u.MilliCPU), sum.memory+float64(u.MemoryBytes)
 		}
 	}
-	apps := map[string]*totals{}
+	apps, count := map[string]*totals{}, map[string]int{}
 	for _, q := range t.Requests[:t.Initial] {
 		u, ok := p.Use[q.Name]
 		if !ok {
@@ -175,13 +173,47 @@ func (p *Picture) used(t *trace.Trace, pods []*v1.Pod, real map[string]bool) (al
 		if apps[name] == nil {
 			apps[name] = &totals{}
 		}
+		count[name]++
 		apps[name].cpu, apps[name].memory = apps[name].cpu+float64(u.MilliCPU), apps[name].memory+float64(u.MemoryBytes)
 	}
 	byApp = map[string]any{}
 	for name, of := range apps {
-		byApp[name] = of.plain()
+		byApp[name] = map[string]any{"cpu": of.cpu / 1000, "memory": of.memory, "pods": count[name]}
 	}
 	return sum.plain(), byApp
+}
+
+// room is the part of the machines' cpu and memory that is left for the use of a trace's items: the other pods use the rest, or
+// request it where nothing measured them.
+func (p *Picture) room(t *trace.Trace, nodes []*v1.Node, pods []*v1.Pod) map[string]any {
+	items, left := map[string]bool{}, map[string]*totals{}
+	for _, q := range t.Requests[:t.Initial] {
+		items[q.Name] = true
+	}
+	for _, n := range nodes {
+		left[n.Name] = &totals{}
+		left[n.Name].add(podspec.Amounts(n.Status.Allocatable))
+	}
+	for _, pod := range pods {
+		of, name := left[pod.Spec.NodeName], nameOf(pod)
+		if of == nil || items[name] || podspec.Ended(pod) || ending(pod) {
+			continue
+		}
+		u, ok := p.Use[name]
+		if !ok {
+			demand := podspec.Demand(pod)
+			u = Use{demand["cpu"], demand["memory"]}
+		}
+		of.cpu, of.memory = of.cpu-float64(u.MilliCPU), of.memory-float64(u.MemoryBytes)
+	}
+	room := map[string]any{}
+	for i := range t.Instance.Machines {
+		if of := left[t.Instance.Machines[i].Name]; of != nil {
+			of.cpu, of.memory = max(0, of.cpu), max(0, of.memory)
+			room[t.Instance.Machines[i].Name] = of.plain()
+		}
+	}
+	return room
 }
 
 // apart returns why a node takes no pods, or none of the cluster's users, and whether it stays at every step of a bill.

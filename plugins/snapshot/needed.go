@@ -127,30 +127,3 @@ func ending(pod *v1.Pod) bool {
 func hasClaim(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
-
-// hot are the nodes whose pods together use more than they request now.
-func (p *Picture) hot(pods []*v1.Pod, real map[string]bool) map[string]any {
-	over := map[string]*totals{}
-	for _, pod := range pods {
-		node := pod.Spec.NodeName
-		if !real[node] || podspec.Ended(pod) {
-			continue
-		}
-		if over[node] == nil {
-			over[node] = &totals{}
-		}
-		u, demand := p.Use[nameOf(pod)], podspec.Demand(pod)
-		over[node].cpu += float64(u.MilliCPU - demand["cpu"])
-		over[node].memory += float64(u.MemoryBytes - demand["memory"])
-	}
-	hot := map[string]any{}
-	for node, by := range over {
-		switch {
-		case by.cpu > 0:
-			hot[node] = "cpu"
-		case by.memory > 0:
-			hot[node] = "memory"
-		}
-	}
-	return hot
-}

@@ -174,12 +174,16 @@ func TestPodsWithoutMachines(t *testing.T) {
 	require.Equal(t, map[string]any{"shop/far": why, "shop/virt": why, "shop/late": "waits for a node of AWS Fargate"}, facts["lost"])
 }
 
-// A node whose pods use more than they request has a warning.
-func TestHotNodes(t *testing.T) {
-	facts, _, _ := clusterOf(t, nodeText, podText, podUseText)
-	require.Equal(t, map[string]any{"n1": "cpu"}, facts["hot"], "1,124 m of 1,000")
-	facts, _, _ = clusterOf(t, nodeText, renamed(podText, `"cpu": "1"`, `"cpu": "2", "memory": "1Gi"`), podUseText)
-	require.Nil(t, facts["hot"])
+// The room of a node for the use of items is that of the node, less the use of pods that are none.
+func TestRoomForUse(t *testing.T) {
+	agent := renamed(podText, `"ReplicaSet"`, `"DaemonSet"`, "web-1", "agent-1", `"p1"`, `"p2"`)
+	facts, _, _ := clusterOf(t, nodeText, podText, agent, podUseText, renamed(podUseText, "web-1", "agent-1", `"cpu": "1"`, `"cpu": "2"`))
+	require.Equal(t, map[string]any{"n1": map[string]any{"cpu": 4 - 2.124, "memory": float64(8<<30 - 65<<20)}}, facts["room"])
+	require.Equal(t, map[string]any{"shop/Deployment/web@cpu=1": map[string]any{"cpu": 1.124, "memory": float64(65 << 20), "pods": 1}}, facts["use"])
+	facts, _, _ = clusterOf(t, nodeText, podText, agent, podUseText)
+	require.Equal(t, 3., facts["room"].(map[string]any)["n1"].(map[string]any)["cpu"], "by its request")
+	facts, _, _ = clusterOf(t, nodeText, podText, agent)
+	require.Nil(t, facts["room"])
 }
 
 // Windows has its own nodes by spec.os.name or by the selector; kube-scheduler puts others anywhere.
