@@ -17,6 +17,7 @@ type facts struct {
 	waiting   map[string]string  // pods that wait, with the reasons
 	lost      map[string]string  // pods that are in no count, with the reasons
 	lists     []string           // built-in lists of prices
+	missing   []string           // kinds of objects that were not read
 	budgets   map[string]eviction
 	priced    map[string]int      // nodes by the source of their prices
 	unknown   int                 // pods on nodes whose use is not known, where that of others is
@@ -90,6 +91,11 @@ func factsOf(t *trace.Trace) (*facts, error) {
 		return nil, wrongFact(".price_lists", "lists of prices")
 	}
 	f.lists = slices.Sorted(maps.Keys(lists))
+	missing, ok := mapping(all["missing"])
+	if !ok {
+		return nil, wrongFact(".missing", "kinds of objects")
+	}
+	f.missing = slices.Sorted(maps.Keys(missing))
 	if err := f.readBudgets(all); err != nil {
 		return nil, err
 	}

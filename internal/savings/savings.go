@@ -107,6 +107,9 @@ func Of(ctx context.Context, t *trace.Trace, opt Options) (*Bill, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trace %s: %w", t.Name, err)
 	}
+	if len(opt.Missing) == 0 {
+		opt.Missing = p.facts.missing
+	}
 	p.t.SetUsage(nil) // it judges the model by use alone
 	b := &builder{opt: opt, p: p, demands: demands, from: from, bill: &Bill{
 		name: t.Name, MonthHours: monthHours, source: opt.Source, Steps: []Step{}, Constraint: []ConstraintCost{},

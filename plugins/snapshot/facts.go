@@ -42,7 +42,10 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 			occupied[pod.Spec.NodeName] = true
 		}
 	}
-	waiting, lost := map[string]any{}, map[string]any{}
+	waiting, lost, missing := map[string]any{}, map[string]any{}, map[string]any{}
+	for _, m := range p.Missing {
+		missing[m.Kind] = m.Means
+	}
 	room := newFreeRoom(nodes, pods, p.unoffered())
 	for _, pod := range pods {
 		switch {
@@ -147,7 +150,7 @@ func (p *Picture) facts(t *trace.Trace, prices *kube.Prices, selectors map[strin
 	if len(special) > 0 {
 		facts["nodes"] = special
 	}
-	for key, of := range map[string]map[string]any{"waiting": waiting, "lost": lost, "price_lists": lists} {
+	for key, of := range map[string]map[string]any{"waiting": waiting, "lost": lost, "price_lists": lists, "missing": missing} {
 		if len(of) > 0 {
 			facts[key] = of
 		}
