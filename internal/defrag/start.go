@@ -88,7 +88,7 @@ func ReadStart(t *trace.Trace, path string) (*Start, error) {
 }
 
 func newStartReader(t *trace.Trace) *startReader {
-	t = ByMemory(t)
+	t = Movable(t)
 	r := &startReader{t: t, names: trace.NewMachineNames(t.Instance), state: binpack.NewState(t.Instance), byName: map[string]int32{}}
 	for i, q := range t.Requests {
 		r.byName[q.Name] = int32(i)
@@ -183,11 +183,7 @@ func (r *startReader) start() (*Start, error) {
 	if _, ignored := r.t.Ignored(); err != nil || ignored != nil {
 		return nil, cmp.Or(err, ignored)
 	}
-	lost := podsOf(r.t, "lost")
 	for request, items := range r.items {
-		if lost[r.t.Requests[request].Name] != nil { // it is being deleted
-			continue
-		}
 		for number, it := range items {
 			if !it.stands && !it.waits {
 				continue

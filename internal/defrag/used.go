@@ -46,3 +46,28 @@ func ByMemory(t *trace.Trace) *trace.Trace {
 	own.Instance = &inst
 	return &own
 }
+
+// Movable is [ByMemory] without the items that are being deleted, and without the room that they have until then: no item moves there.
+func Movable(t *trace.Trace) *trace.Trace {
+	lost := podsOf(t, "lost")
+	gone := func(p trace.Placed) bool { return lost[t.Requests[p.Request].Name] != nil }
+	if !slices.ContainsFunc(t.Placed, gone) {
+		return ByMemory(t)
+	}
+	own, inst := *t, *t.Instance
+	inst.Machines = slices.Clone(inst.Machines)
+	for _, p := range t.Placed {
+		if !gone(p) {
+			continue
+		}
+		m := &inst.Machines[p.Line]
+		m.Capacity = slices.Clone(m.Capacity)
+		for d, n := range inst.Apps[t.Requests[p.Request].App].Demand {
+			if !inst.Dimensions[d].Device { // others of the machine's devices have items
+				m.Capacity[d] -= n * int64(p.Count)
+			}
+		}
+	}
+	own.Instance, own.Placed = &inst, slices.DeleteFunc(slices.Clone(t.Placed), gone)
+	return ByMemory(&own)
+}

@@ -117,3 +117,16 @@ func TestPodsThatAreBeingDeleted(t *testing.T) {
 	require.Equal(t, aMonth(4*.2), b.Steps[0].Money.Mean)
 	require.Empty(t, b.Steps[0].Command)
 }
+
+// The room of a pod that is being deleted is not there yet for moves, and is for later steps.
+func TestRoomOfPodsThatAreBeingDeleted(t *testing.T) {
+	tr := waits(3, 0)
+	tr.Placed[2].Line = 0 // "a" has two, one of which stays and one ends, "b" has one, and "c" and "d" have none
+	tr.Source["fixed"] = map[string]any{"web-a": "it has local storage"}
+	tr.Source[clusterKey].(map[string]any)["lost"] = map[string]any{"web-c": "they are being deleted"}
+	b := billOf(t, tr)
+	requireSums(t, b)
+	require.Equal(t, []string{"c", "d"}, b.Steps[0].Remove)
+	require.Equal(t, aMonth(2*.2), b.Steps[0].Money.Mean)
+	require.Equal(t, aMonth(.2), b.Steps[1].Money.Mean)
+}

@@ -34,7 +34,9 @@ func (b *builder) moves(ctx context.Context) error {
 		group[q.Name] = groupName(b.p.t.Instance, b.p.t.Instance.Apps[q.App].Group)
 	}
 	if len(b.p.t.Placed) > 0 {
-		start, err := defrag.NewStart(b.p.t)
+		now := *b.p.t
+		now.Instance = defrag.Movable(b.p.given).Instance
+		start, err := defrag.NewStart(&now)
 		if err != nil {
 			return err
 		}
