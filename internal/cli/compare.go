@@ -70,7 +70,7 @@ means over 20 orders.
 			if err != nil {
 				return err
 			}
-			if !cmd.Flags().Changed("orders") && slices.ContainsFunc(traces, compare.Unordered) {
+			if !cmd.Flags().Changed("orders") && (f.options.Present || slices.ContainsFunc(traces, compare.Unordered)) {
 				f.options.Orders = compare.SnapshotOrders
 			}
 			if f.curve != "" && len(traces) > 1 {
@@ -99,7 +99,7 @@ func (f *compareFlags) add(a *app, cmd *cobra.Command) {
 	flags.StringArrayVar(&f.paths, "trace", nil, "trace, or folder of traces (repeatable)")
 	a.unpackedFlag(flags)
 	flags.StringSliceVar(&f.names, "policy", nil, "placement policies (repeatable, or with commas)")
-	flags.IntVar(&f.options.Orders, "orders", 0, fmt.Sprintf("shuffled orders of arrival; the figures are over these, or over the file's order when 0 (default: %d for a snapshot, whose items have no order, else 0)", compare.SnapshotOrders))
+	flags.IntVar(&f.options.Orders, "orders", 0, fmt.Sprintf("shuffled orders of arrival; the figures are over these, or over the file's order when 0 (default: %d for a snapshot and with --present, whose items have no order, else 0)", compare.SnapshotOrders))
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "of shuffles and random ties")
 	flags.IntVar(&f.options.Workers, "workers", runtime.GOMAXPROCS(0), "replays at the same time")
 	flags.BoolVar(&f.options.Retry, "retry", false, "try items that were left out again after each delete")

@@ -64,8 +64,8 @@ func (a *app) loadTraces(paths []string) ([]*trace.Trace, error) {
 		}
 		all = append(all, traces...)
 	}
-	if a.after != "" && (!a.present || len(all) > 1) {
-		return nil, usagef("--after %s: want --present and one trace", a.after)
+	if a.after != "" && len(all) > 1 {
+		return nil, usagef("--after %s: want one trace", a.after)
 	}
 	for i, t := range all {
 		if a.present {
@@ -81,5 +81,8 @@ func (a *app) loadTraces(paths []string) ([]*trace.Trace, error) {
 // presentFlag adds --present to a command that reads traces.
 func (a *app) presentFlag(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.present, "present", false, "place the pods that run now again, without those that wait; those that must not move, or that find no other place, stay (see sigma savings)")
-	flags.StringVar(&a.after, "after", "", "with --present: the present after these moves, a file of sigma rebalance")
+	flags.Func("after", "as --present, after the moves of a `FILE` of sigma rebalance", func(path string) error {
+		a.after = path
+		return flags.Set("present", "true")
+	})
 }

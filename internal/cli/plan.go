@@ -129,6 +129,7 @@ written too, and the exit code is 1.`,
 	flags.BoolVar(&f.anyType, "any-type", false, "plan as --any-number, and also with each instance type of the price list of the trace's cluster, in the pools that exist")
 	flags.StringVar(&f.without, "without", "", "also plan without a constraint that sigma savings names, as 'spread of all pods'; with --present")
 	cmd.MarkFlagsMutuallyExclusive("any-number", "any-type", "without")
+	cmd.MarkFlagsMutuallyExclusive("after", "without") // a constraint is one of the present
 	flags.Uint64Var(&f.Seed, "seed", 1, "of the search")
 	flags.IntVar(&f.Steps, "steps", plan.DefaultSteps, "steps of each search in a fleet of one size")
 	flags.IntVar(&f.Starts, "starts", compare.DefaultStarts, "searches; the best counts, and one that meets the bound is the last")

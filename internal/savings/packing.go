@@ -13,9 +13,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// Orders is the number of orders of arrival over which policies are compared.
-const Orders = 20
-
 // The policies of the step packing: rules that cost nothing, and the learned policy.
 const (
 	mostAllocated = "mostallocated"
@@ -37,10 +34,10 @@ func (c *contender) mean() float64 { return meanOf(c.costs) }
 
 func meanOf(values []float64) float64 { return sheet.EstimateOf(values).Mean }
 
-// replay compares policies on the model over [Orders] orders. Those that leave an item out in some order are not in the
+// replay compares policies on the model over as many orders as sigma compare. Those that leave an item out in some order are not in the
 // result, but in the second.
 func (b *builder) replay(ctx context.Context, t *trace.Trace, names []string) (all []contender, out []string, err error) {
-	r, err := compare.Run(ctx, []*trace.Trace{b.p.closed(t)}, names, b.opt.Catalog, compare.Options{Orders: Orders, Seed: b.opt.Seed, Workers: max(1, b.opt.Workers), Once: true, Present: true})
+	r, err := compare.Run(ctx, []*trace.Trace{b.p.closed(t)}, names, b.opt.Catalog, compare.Options{Orders: compare.SnapshotOrders, Seed: b.opt.Seed, Workers: max(1, b.opt.Workers), Once: true, Present: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +106,7 @@ func (b *builder) packing(ctx context.Context) error {
 	case best.name == mostAllocated:
 		step.advice = "set in kube-scheduler: NodeResourcesFit, scoringStrategy: MostAllocated"
 	case best.name == bestFit:
-		step.advice = "sigma-scheduler does this while it has no policy"
+		step.advice = "install sigma-scheduler: without a policy it does this"
 	}
 	b.add(step)
 	return nil
@@ -117,11 +114,11 @@ func (b *builder) packing(ctx context.Context) error {
 
 // compareCommand compares a policy with the state after the moves, and the money that it prints.
 func (b *builder) compareCommand(c *contender) (command string, prints Cents) {
-	after := ""
+	from := "--present"
 	if b.freed {
-		after = " --after moves.csv"
+		from = "--after moves.csv"
 	}
-	return fmt.Sprintf("sigma compare --trace %s --present%s --policy current,%s --orders %d%s", b.trace(), after, c.name, Orders, b.seed()), aMonth(b.moved - c.mean())
+	return fmt.Sprintf("sigma compare --trace %s %s --policy current,%s%s", b.trace(), from, c.name, b.seed()), aMonth(b.moved - c.mean())
 }
 
 // choose returns the policy to take: the best free rule, unless the learned policy is better with its whole interval.

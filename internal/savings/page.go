@@ -85,7 +85,7 @@ func (b *Bill) summary() string {
 func (b *Bill) stepsSection() sheet.Section {
 	t := sheet.Table{Narrow: true, Caption: "cumulative: each step is after those above it", Columns: []sheet.Column{
 		{Head: "cause", Words: true},
-		{Head: "fewer nodes", About: "so many fewer after the step; negative: more"},
+		{Head: "nodes saved", About: "so many fewer after the step; negative: more"},
 		{Head: "a month", About: "what the step saves, a mean over orders of arrival where there are several"},
 		{Head: "95 %", About: "the interval of that mean"},
 		{Head: "at most", About: "no remedy of this kind saves more: proven by a lower bound"},
@@ -141,7 +141,7 @@ func (s *script) note(text string) {
 func (b *Bill) constraintSection() sheet.Section {
 	t := sheet.Table{Narrow: true, Caption: "by kind", Columns: []sheet.Column{
 		{Head: "change", Words: true},
-		{Head: "fewer nodes"},
+		{Head: "nodes saved"},
 		{Head: "costs a month", About: "a plan without the constraint costs so much less"},
 		{Head: "at most"},
 	}}

@@ -109,10 +109,11 @@ func which(why string) string {
 		{"its node stays: ", "on nodes that stay: "},
 		{"its ", "whose "},
 		{"another scheduler places it: ", "of the scheduler "},
+		{dependsOn + "its ", "with "},
 		{dependsOn, "bound by "},
 	} {
 		if rest, ok := strings.CutPrefix(why, of.one); ok {
-			rest = strings.NewReplacer(", its ", ", ", "its workload", "their workload", "its container", "the container").Replace(strings.TrimPrefix(rest, "its "))
+			rest = strings.NewReplacer(", its ", ", ", "its workload", "their workload", "its container", "the container").Replace(rest)
 			return of.many + rest
 		}
 	}

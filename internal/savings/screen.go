@@ -75,7 +75,7 @@ func (b *Bill) Print(out io.Writer, colours bool) error {
 		}
 		rules = b.rules()
 	default:
-		lines = append(lines, textLine{fmt.Sprintf("%-37s%12s%15s%16s", "what saves, each after those above", "fewer nodes", b.unit()+" a month", "at most"), pen.faint})
+		lines = append(lines, textLine{fmt.Sprintf("%-37s%12s%15s%16s", "what would save, in this order", "nodes saved", b.unit()+" a month", "at most"), pen.faint})
 		parts := b.parts()
 		for i := range b.Steps {
 			lines = append(lines, b.stepLines(&b.Steps[i], parts[i])...)

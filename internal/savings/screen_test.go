@@ -155,7 +155,7 @@ func TestOneSignOfNodes(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`(?m)^  remove 1 empty node, move .* %s +[0-9,]+ +[0-9,]+$`, fewer(b.Steps[0].Nodes)), screenOf(t, b))
 	var page strings.Builder
 	require.NoError(t, b.Page().HTML(&page))
-	require.Contains(t, page.String(), "fewer nodes")
+	require.Contains(t, page.String(), "nodes saved")
 	require.Contains(t, page.String(), ">"+fewer(b.Steps[0].Nodes)+"<")
 	require.Equal(t, "0", fewer(-.01))
 }
@@ -206,19 +206,19 @@ func TestReasonsOfPodsThatStay(t *testing.T) {
 		"the placement rule far is about zones":                                                               "pods that stay: the placement rule far is about zones",
 		"another scheduler places it: volcano":                                                                "pods of the scheduler volcano",
 		"its node stays: control plane":                                                                       "pods on nodes that stay: control plane",
-		"where it may go depends on its volumes":                                                              "pods bound by volumes",
-		"where it may go depends on its volumes, its host ports":                                              "pods bound by volumes, host ports",
-		"where it may go depends on its host ports":                                                           "pods bound by host ports",
-		"where it may go depends on its resource claims":                                                      "pods bound by resource claims",
-		"where it may go depends on its spec.schedulingGroup":                                                 "pods bound by spec.schedulingGroup",
+		"where it may go depends on its volumes":                                                              "pods with volumes",
+		"where it may go depends on its volumes, its host ports":                                              "pods with volumes, host ports",
+		"where it may go depends on its host ports":                                                           "pods with host ports",
+		"where it may go depends on its resource claims":                                                      "pods with resource claims",
+		"where it may go depends on its spec.schedulingGroup":                                                 "pods with spec.schedulingGroup",
 		"where it may go depends on the devices that a driver serves":                                         "pods bound by the devices that a driver serves",
-		"where it may go depends on its resize, which is under way":                                           "pods bound by resize, which is under way",
+		"where it may go depends on its resize, which is under way":                                           "pods with resize, which is under way",
 		"where it may go depends on the restartPolicyRules of its container main":                             "pods bound by the restartPolicyRules of the container main",
-		"where it may go depends on its topology spread":                                                      "pods bound by topology spread",
-		"where it may go depends on its topology spread, while pods are on cordoned nodes":                    "pods bound by topology spread",
-		"where it may go depends on its topology spread, which not all pods of its workload have":             "pods bound by topology spread, which not all pods of their workload have",
-		"where it may go depends on its anti-affinity by rack":                                                "pods bound by anti-affinity by rack",
-		"where it may go depends on its anti-affinity, which selects kube-system/a, a part of its node":       "pods bound by anti-affinity, which selects kube-system/a, a part of its node",
+		"where it may go depends on its topology spread":                                                      "pods with topology spread",
+		"where it may go depends on its topology spread, while pods are on cordoned nodes":                    "pods with topology spread",
+		"where it may go depends on its topology spread, which not all pods of its workload have":             "pods with topology spread, which not all pods of their workload have",
+		"where it may go depends on its anti-affinity by rack":                                                "pods with anti-affinity by rack",
+		"where it may go depends on its anti-affinity, which selects kube-system/a, a part of its node":       "pods with anti-affinity, which selects kube-system/a, a part of its node",
 		"where it may go depends on the anti-affinity of shop/web-1, which selects some pods of its workload": "pods bound by the anti-affinity of shop/web-1, which selects some pods of their workload",
 		"where it may go depends on the zones of others":                                                      "pods bound by the zones of others",
 		"the owner says so": "pods that stay: the owner says so",

@@ -16,7 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/usage"
 )
 
-// judgeDays are the last days of usage, on which sizes from the days before are judged.
+// judgeDays are the last days of usage, on which sizes from the days before are judged, as by sigma convert usage.
 const judgeDays = 7
 
 const day = 86400.
@@ -94,13 +94,13 @@ func (b *builder) usage(ctx context.Context) error {
 	step.Command, step.Prints = b.compareCommand(&all[0])
 	step.advice = "risk: " + shortRisk(risk)
 	if step.Prints > step.Money.Mean+1 {
-		step.advice += "; prints " + b.bill.money(step.Prints)
+		step.advice += "; command prints " + b.bill.money(step.Prints)
 	}
 	switch {
 	case b.demands != nil && b.opt.Source.Snapshot != "":
 		step.Command = fmt.Sprintf("%s-by-use --usage %s && ", b.opt.Source.Snapshot, b.opt.Source.Prometheus) + step.Command
 	case b.demands == nil:
-		step.Command = fmt.Sprintf("sigma convert usage %s --judge %dh --out %s && ", b.opt.Source.Path(), judgeDays*24, b.trace()) + step.Command
+		step.Command = fmt.Sprintf("sigma convert usage %s --out %s && ", b.opt.Source.Path(), b.trace()) + step.Command
 	}
 	b.model = t
 	b.add(step)
