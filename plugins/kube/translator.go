@@ -51,8 +51,10 @@ type item struct {
 	selector   *podspec.Selector
 }
 
-func (t *view) item(p *v1.Pod) item {
-	i := item{group: podspec.Group(p, t.appLabel), demand: t.demand(p), selector: podspec.NewSelector(p)}
+func (t *view) item(p *v1.Pod) item { return t.itemOf(podspec.Group(p, t.appLabel), p) }
+
+func (t *view) itemOf(group string, p *v1.Pod) item {
+	i := item{group: group, demand: t.demand(p), selector: podspec.NewSelector(p)}
 	i.app = i.group + "@" + podspec.Size(i.demand)
 	if i.selector.ID != "" {
 		i.app += "," + i.selector.ID
@@ -64,7 +66,8 @@ func (t *view) item(p *v1.Pod) item {
 // the nodes that it cannot use. The newest pod of a group may change the group's
 // constraints, which are then emitted too. It returns nil if the ledger refused the app.
 func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
-	if known := t.ledger.Pod(string(p.UID)); known != nil {
+	known := t.ledger.Pod(string(p.UID))
+	if known != nil {
 		before, ok := known.Object.(*v1.Pod) // nil: its app is out of date
 		if ok && (before == p || podspec.Alike(before, p)) {
 			a := known.App()
@@ -75,8 +78,16 @@ func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 			return a
 		}
 	}
-	i := t.item(p)
-	constraints := t.ensureGroup(i.group, p)
+	group := podspec.Group(p, t.appLabel)
+	if known == nil {
+		if a := t.appOfNewest(group, p); a != nil {
+			a.Idle = 0
+			t.ensureGroup(group, p)
+			return a
+		}
+	}
+	i := t.itemOf(group, p)
+	constraints := t.ensureGroup(group, p)
 	if a := t.ledger.App(i.app); a != nil {
 		a.Idle = 0
 		return a
@@ -91,6 +102,20 @@ func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 		t.ledger.Selector(i.selector.ID).Object = i.selector
 	}
 	return a
+}
+
+// appOfNewest returns the app of a group's newest pod, if it is certain to be that of another pod of the group; else nil.
+func (t *Translator) appOfNewest(group string, p *v1.Pod) *ledger.AppEntry {
+	g := t.ledger.Group(group)
+	if g == nil {
+		return nil
+	}
+	newest := constraintsOf(g).pod
+	known := t.ledger.Pod(string(newest.UID))
+	if known == nil || known.Object != any(newest) || known.App().Group() != g || !podspec.Siblings(newest, p) {
+		return nil
+	}
+	return known.App()
 }
 
 func (t *Translator) emitApp(name string, c *constraints, selector string, demand map[string]int64) {

@@ -16,9 +16,11 @@ import (
 // Most updates of a pod change other fields.
 func Alike(a, b *v1.Pod) bool {
 	return a.Namespace == b.Namespace && a.Name == b.Name && a.GenerateName == b.GenerateName && maps.Equal(a.Labels, b.Labels) &&
-		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, alikeOwners) &&
-		alikeSelectors(&a.Spec, &b.Spec) && alikeDemands(a, b)
+		slices.EqualFunc(a.OwnerReferences, b.OwnerReferences, alikeOwners) && Siblings(a, b)
 }
+
+// Siblings is Alike for two pods of one group: their demand and selector are certain to be the same.
+func Siblings(a, b *v1.Pod) bool { return alikeSelectors(&a.Spec, &b.Spec) && alikeDemands(a, b) }
 
 func alikeOwners(a, b metav1.OwnerReference) bool {
 	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID && ptr.Equal(a.Controller, b.Controller)
