@@ -19,7 +19,7 @@ type Verdict struct {
 	// Decides is false when the policy only observes or does not decide on this
 	// workload: the scheduler then uses its other scores.
 	Decides bool
-	// Ranked are the nodes by preference, the first Options.Top of them.
+	// Ranked are the first nodes by preference.
 	Ranked   []Ranked
 	decision ledger.Decision
 	choice   string // the first of Ranked
@@ -39,13 +39,13 @@ func (e *Engine) Rank(ctx context.Context, pod *v1.Pod, nodes []string) *Verdict
 	for i := range passed {
 		passed[i] = true
 	}
-	return e.RankAmong(ctx, pod, nodes, passed)
+	return e.RankAmong(ctx, pod, nodes, passed, e.opt.Top)
 }
 
 // RankAmong is Rank for callers that reuse one slice of nodes over many cycles and
 // mark those that passed. The slice's address is its identity, so it must not be
-// modified.
-func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, passed []bool) *Verdict {
+// modified. The first top nodes are ranked; two serve the log and the metrics.
+func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, passed []bool, top int) *Verdict {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := &Verdict{decision: ledger.Decision{Cause: ledger.CauseNeutral}}
@@ -86,7 +86,7 @@ func (e *Engine) RankAmong(ctx context.Context, pod *v1.Pod, nodes []string, pas
 	}
 	e.choose(role)
 	v.decision.Cause = asked.Cause
-	e.decide(ctx, v, pod, app, role, begin)
+	e.decide(ctx, v, pod, app, role, top, begin)
 	return v
 }
 
@@ -123,19 +123,19 @@ func (e *Engine) noteChoice(role ledger.Role) {
 
 // decide ranks the machines that passed by the policy of a role, or by Best-Fit
 // if that fails, and compares the two.
-func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32, role ledger.Role, begin time.Time) {
+func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32, role ledger.Role, top int, begin time.Time) {
 	l, r := e.state.ledger, &e.ranking
 	var err error
 	if r.bestFit, err = r.order(l, ledger.BestFit, app, 1, r.bestFit); err != nil {
 		klog.FromContext(ctx).Error(err, "Best-Fit cannot rank nodes", "pod", klog.KObj(pod))
 	}
-	r.ranked, err = r.order(l, role, app, e.opt.Top, r.ranked)
+	r.ranked, err = r.order(l, role, app, top, r.ranked)
 	reason := e.reason(role, err)
 	if reason == "" && e.opt.Deadline > 0 && e.opt.Now().Sub(begin) > e.opt.Deadline {
 		reason = "deadline"
 	}
 	if reason != "" {
-		e.fallBack(ctx, v, app, pod, reason, err)
+		e.fallBack(ctx, v, app, top, pod, reason, err)
 	}
 	v.rank(r, l)
 	if v.decision.ByPolicy() {
@@ -145,7 +145,7 @@ func (e *Engine) decide(ctx context.Context, v *Verdict, pod *v1.Pod, app int32,
 }
 
 // fallBack ranks by Best-Fit instead.
-func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Pod, reason string, cause error) {
+func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, top int, pod *v1.Pod, reason string, cause error) {
 	e.metrics.fallbacks.WithLabelValues(reason).Inc()
 	v.decision.Cause = ledger.CauseFallback + reason
 	klog.FromContext(ctx).V(3).Info("Best-Fit decides instead of the policy", "pod", klog.KObj(pod), "reason", reason, "err", cause)
@@ -154,7 +154,7 @@ func (e *Engine) fallBack(ctx context.Context, v *Verdict, app int32, pod *v1.Po
 	}
 	r := &e.ranking
 	var err error
-	if r.ranked, err = r.order(e.state.ledger, ledger.BestFit, app, e.opt.Top, r.ranked); err != nil {
+	if r.ranked, err = r.order(e.state.ledger, ledger.BestFit, app, top, r.ranked); err != nil {
 		r.ranked = r.ranked[:0] // no preference; the pod is still scheduled
 	}
 }

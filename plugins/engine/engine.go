@@ -27,7 +27,7 @@ type Options struct {
 	DecisionLogFiles int
 	Deadline         time.Duration
 	ForecastAge      time.Duration // at which a forecast is stale
-	Top              int           // nodes to rank
+	Top              int           // nodes that Rank ranks
 	Repairs          bool          // a caller executes eviction chains
 	MaxGrace         time.Duration // longest grace period of a pod that moves; 0 = podspec.MaxGrace
 	Peers            *Peers        // of the process; nil = no peers

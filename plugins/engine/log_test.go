@@ -263,7 +263,7 @@ func TestInfeasibleIsSmall(t *testing.T) {
 		}
 		p := pod(fmt.Sprintf("shop-7bfdcd89cf-%05d", i), append(app, fmt.Sprint("build-", i))[i%3], asks("cpu", "100m"))
 		l.sync()
-		v := l.RankAmong(context.Background(), p, names, passed)
+		v := l.RankAmong(context.Background(), p, names, passed, 10)
 		l.flush()
 		before = size()
 		l.Reserve(l.stand(p, v.Ranked[0].Node), v.Ranked[0].Node, v)
@@ -301,7 +301,7 @@ func TestBytesPerPod(t *testing.T) {
 		l.now = l.now.Add(123456789 * time.Nanosecond)
 		p.CreationTimestamp = metav1.NewTime(l.now)
 		l.sync()
-		v := l.RankAmong(t.Context(), p, names, passed)
+		v := l.RankAmong(t.Context(), p, names, passed, 10)
 		p = l.stand(p, v.Ranked[0].Node)
 		l.Reserve(p, p.Spec.NodeName, v)
 		l.leave(p)

@@ -61,7 +61,7 @@ func TestTimeOfPreferences(t *testing.T) {
 			}
 			l.sync()
 			began := cputime.Thread()
-			v := l.RankAmong(t.Context(), p, names, passed)
+			v := l.RankAmong(t.Context(), p, names, passed, 10)
 			took[k] = append(took[k], cputime.Thread()-began)
 			require.NotEmpty(t, v.Ranked)
 			l.Reserve(l.stand(p, v.Ranked[0].Node), v.Ranked[0].Node, v)

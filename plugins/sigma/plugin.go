@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
@@ -40,6 +41,7 @@ type Plugin struct {
 	nodes  nodes
 	waking sync.Map // time at which a rule gives way, by UID of a waiting pod
 
+	top     func() int     // nodes to rank
 	cycle   fwk.CycleState // of the last sync
 	current *verdictState  // of that cycle; nil = not yet
 }
@@ -98,13 +100,20 @@ func build(ctx context.Context, args runtime.Object, h fwk.Handle, with *engine.
 	e, err = engine.New(engine.Options{
 		Profile: profileOf(h), PolicyName: a.PolicyName, CanaryName: a.CanaryPolicyName, AppLabel: a.AppLabel,
 		Fleet: a.Fleet, Prices: a.Prices, DecisionLog: a.DecisionLog, DecisionLogBytes: a.DecisionLogBytes, DecisionLogFiles: int(a.DecisionLogFiles), Deadline: a.Deadline.Duration, ForecastAge: a.ForecastMaxAge.Duration,
-		Top: int(fwk.MaxScore), Recorder: h.EventRecorder(), Repairs: true, MaxGrace: a.MaxGracePeriod.Duration, Peers: with,
+		Recorder: h.EventRecorder(), Repairs: true, MaxGrace: a.MaxGracePeriod.Duration, Peers: with,
 		Leads: func() bool { return drain.Leads(legacyregistry.DefaultGatherer, e.Decides) },
 	})
 	if err != nil { // it begins with the argument's name
 		return nil, fmt.Errorf("%s.%w", argsPath, err)
 	}
 	p := &Plugin{engine: e, handle: h, binder: binder.(fwk.BindPlugin), mapping: a.Mapping}
+	p.top = sync.OnceValue(func() int { // the profile is not complete yet
+		profile, ok := h.(framework.Framework)
+		if !ok {
+			return int(fwk.MaxScore)
+		}
+		return mostRanked(a.Mapping, profile.ListPlugins().Score.Enabled, h.Extenders())
+	})
 	context.AfterFunc(ctx, func() {
 		if err := e.Close(); err != nil {
 			klog.FromContext(ctx).Error(err, "Cannot close the decision log")

@@ -3,9 +3,11 @@ package sigma
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/config"
@@ -17,12 +19,32 @@ const stateKey = fwk.StateKey(Name)
 // verdictState carries a cycle's verdict from PreScore to Score and Reserve.
 type verdictState struct {
 	verdict *engine.Verdict
-	scores  map[*framework.NodeInfo]int64 // other nodes have 0
-	some    filter                        // of the nodes in scores
+	ranked  []scored // other nodes have 0
+	some    filter   // of these nodes, if they are many
 }
 
-// A filter is a set of bits by the hash of nodes: most nodes that are not in scores are not in it, and
-// need no look-up.
+type scored struct {
+	node  *framework.NodeInfo
+	score int64
+}
+
+// few is the number of ranked nodes up to which a look at all of them is faster than a filter.
+const few = 4
+
+// score returns the score of a node.
+func (s *verdictState) score(node *framework.NodeInfo) int64 {
+	if len(s.ranked) > few && !s.some.mayHave(node) {
+		return 0
+	}
+	for i := range s.ranked {
+		if s.ranked[i].node == node {
+			return s.ranked[i].score
+		}
+	}
+	return 0
+}
+
+// A filter is a set of bits by the hash of nodes: most nodes that are not ranked are not in it.
 type filter [128]uint64
 
 var filterSeed = maphash.MakeSeed()
@@ -51,7 +73,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.AsStatus(err)
 	}
 	p.nodes.markPassed(nodes)
-	v := p.engine.RankAmong(ctx, pod, p.nodes.names, p.nodes.passed)
+	v := p.engine.RankAmong(ctx, pod, p.nodes.names, p.nodes.passed, p.top())
 	s := &verdictState{verdict: v}
 	state.Write(stateKey, s)
 	if !v.Decides || len(v.Ranked) == 0 {
@@ -61,14 +83,31 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if p.mapping == config.MappingLinear {
 		points = linear
 	}
-	s.scores = make(map[*framework.NodeInfo]int64, len(v.Ranked))
+	s.ranked = make([]scored, len(v.Ranked))
 	for i, score := range points(v.Ranked) {
 		node := p.nodes.given[v.Ranked[i].Place]
-		s.scores[node] = score
+		s.ranked[i] = scored{node, score}
 		s.some.add(node)
 	}
 	p.current = s
 	return nil
+}
+
+// mostRanked returns the number of nodes to rank. Where all other scores together do not outweigh one rank, the
+// first gets the pod, and the log has the second beside it.
+func mostRanked(mapping string, scorers []schedulerconfig.Plugin, extenders []fwk.Extender) int {
+	own, others := int64(0), int64(0)
+	for _, s := range scorers {
+		if s.Name == Name {
+			own = int64(s.Weight)
+		} else {
+			others += int64(s.Weight)
+		}
+	}
+	if mapping != config.MappingRank || own <= others*fwk.MaxScore || slices.ContainsFunc(extenders, fwk.Extender.IsPrioritizer) {
+		return int(fwk.MaxScore)
+	}
+	return 2
 }
 
 // byRank gives the best node 100, the next 99 and so on. So no two share a score,
@@ -104,10 +143,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 		}
 		s = data.(*verdictState)
 	}
-	if node := concrete(info); s.some.mayHave(node) {
-		return s.scores[node], nil
-	}
-	return 0, nil
+	return s.score(concrete(info)), nil
 }
 
 // ScoreExtensions implements [fwk.ScorePlugin]: there is nothing to normalise.

@@ -46,6 +46,7 @@ func TestScoreByRank(t *testing.T) {
 	for _, name := range []string{"hand-k0", "hand-k1", "general-k1"} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, nil)
+			s.top = func() int { return 100 }
 			s.town(1, 130, 200)
 			s.decideBy(shipped(t, name))
 			p := pod("new", "app1").Obj()
@@ -70,6 +71,7 @@ func TestScoreByRank(t *testing.T) {
 func TestTiesGoByName(t *testing.T) {
 	for _, mapping := range []string{config.MappingRank, config.MappingLinear} {
 		s := newStage(t, func(a *config.SigmaArgs) { a.Mapping = mapping })
+		s.top = func() int { return 100 }
 		d := rand.New(rand.NewPCG(1, 2))
 		for _, i := range d.Perm(12) {
 			s.addNodes(node(fmt.Sprint("n", 10+i), 8))
