@@ -31,7 +31,7 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 		}
 	}
 	fixed = map[string]string{}
-	others, barred := p.others(appLabel), p.barred()
+	others, barred, even := p.others(appLabel), p.barred(), p.even()
 	staying := map[string]string{} // nodes, with the reasons
 	for _, n := range p.Nodes {
 		if why, stays := apart(n); stays {
@@ -39,7 +39,7 @@ func (p *Picture) fixed(appLabel string, minReplicas int, maxGrace time.Duration
 		}
 	}
 	reason := func(pod *v1.Pod, now bool) string {
-		why := podspec.Movable(pod, maxGrace, others)
+		why := podspec.Movable(even(pod), maxGrace, others)
 		if why == "" && scheduler != "" && pod.Spec.SchedulerName != scheduler {
 			why = "another scheduler places it: " + pod.Spec.SchedulerName
 		}
@@ -98,9 +98,9 @@ func later(pod *v1.Pod, attached bool, again func(*v1.Pod) string) bool {
 
 // ignored returns the pods with constraints that a trace cannot express, each with the reasons, by namespace/name.
 func (p *Picture) ignored(appLabel string) map[string]string {
-	ignored, others, ports := map[string]string{}, p.others(appLabel), p.hostPorts(appLabel)
+	ignored, others, ports, even := map[string]string{}, p.others(appLabel), p.hostPorts(appLabel), p.even()
 	for _, pod := range p.Pods {
-		what := others.Unknowns(pod)
+		what := others.Unknowns(even(pod))
 		if p.attached[nameOf(pod)] {
 			what = slices.DeleteFunc(what, func(w string) bool { return w == podspec.Volumes })
 		}
