@@ -168,8 +168,8 @@ func (p *planner) grow() int {
 }
 
 // relieve opens machines that take no waiting item, so that others can move there
-// and free capacity: of each kind as many as are open in all, or its stock if less.
-// It reports whether that helped; if not, it undoes it.
+// and free capacity: of each kind as many as are open in all, or its stock if less, and of many kinds its
+// share of mostRelief. It reports whether that helped; if not, it undoes it.
 func (p *planner) relieve(steps int) bool {
 	if len(p.waiting) == 0 {
 		return false
@@ -178,7 +178,7 @@ func (p *planner) relieve(steps int) bool {
 	p.begin()
 	n, opened := len(p.kind), 0
 	for k := range p.kinds {
-		for range min(n, p.stock[k]) {
+		for range min(n, p.stock[k], max(1, mostRelief/len(p.kinds))) {
 			p.open(int32(k))
 			opened++
 		}
@@ -193,6 +193,9 @@ func (p *planner) relieve(steps int) bool {
 	p.restore(before)
 	return false
 }
+
+// mostRelief is about the most machines that relief opens: price lists have hundreds of kinds without limit.
+const mostRelief = 1 << 16
 
 func (p *planner) byHardness() []int32 {
 	apps := slices.Clone(p.waiting)
