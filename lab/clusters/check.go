@@ -35,6 +35,16 @@ func (w *World) Stays(name string) bool {
 	return false
 }
 
+// End removes the pods that are being deleted, but those whose controller creates them again under their name.
+func (w *World) End() {
+	for _, p := range w.pods {
+		again := slices.ContainsFunc(p.Metadata.OwnerReferences, func(o anOwner) bool { return o.Controller && o.Kind != "ReplicaSet" })
+		if p.Metadata.DeletionTimestamp != "" && !again {
+			w.put(p, "")
+		}
+	}
+}
+
 // Move evicts a pod and creates it again on another node, and returns what forbids it; "" = nothing.
 func (w *World) Move(pod, from, to string) string {
 	p := w.pods[pod]

@@ -176,6 +176,7 @@ func (j *judge) rebalance(ctx context.Context, b *bill) (after float64, err erro
 	if err != nil {
 		return 0, err
 	}
+	w.End()
 	used := w.Taken()
 	freedCost := 0.
 	for name, cost := range of {
@@ -275,6 +276,7 @@ func (j *judge) placed(ctx context.Context, model, file string, ofDump bool) (fl
 		if err != nil {
 			return 0, err
 		}
+		w.End()
 		to := map[string]string{}
 		for _, row := range rows {
 			to[row["request"]] = row["machine"]

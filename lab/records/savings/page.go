@@ -49,7 +49,7 @@ other controllers. Cost = the steps + the rest + the floor, a month, in the dump
 CPU-seconds and peak memory are those of ` + "`sigma savings --from`" + `.`)
 	out.Table(p.bills)
 	out.Text(`Each printed command was typed and gives the figure of its line. Moves were made one after another on the dump, each by the rules of evictions and of
-kube-scheduler's filters; placements of orders were put on the dump whole; and the machines in use were counted and priced anew. The other checker reads
+kube-scheduler's filters; placements of orders were put on the dump whole, after the end of pods that are being deleted for good; and the machines in use were counted and priced anew. The other checker reads
 the trace and the placements alone.`)
 	out.Table(p.checks)
 	if len(faults) > 0 {
