@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,17 +111,15 @@ func TestPrintedCommandsAreAccepted(t *testing.T) {
 // shortUse writes a file of use with so many values of each line.
 func shortUse(t *testing.T, from, to string, values int) {
 	t.Helper()
-	file, err := os.Open(from)
+	file, err := os.ReadFile(from)
 	require.NoError(t, err)
-	defer file.Close()
-	in, err := gzip.NewReader(file)
+	in, err := gzip.NewReader(bytes.NewReader(file))
 	require.NoError(t, err)
-	var text bytes.Buffer
-	_, err = text.ReadFrom(in)
+	text, err := io.ReadAll(in)
 	require.NoError(t, err)
 	var packed bytes.Buffer
 	out := gzip.NewWriter(&packed)
-	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		fields := strings.Split(line, ",")
 		if i > 0 {
 			fields = append(append(fields[:3:3], "-864000", fields[4]), fields[len(fields)-values:]...)

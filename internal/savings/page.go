@@ -128,7 +128,7 @@ type script string
 
 func (s *script) add(command string) {
 	if command != "" {
-		*s += script(shellword.Clean(command) + "\n")
+		*s += script(strings.Replace(shellword.Clean(command), " && sigma ", " &&\n  sigma ", 1) + "\n")
 	}
 }
 

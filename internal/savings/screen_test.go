@@ -279,11 +279,11 @@ func TestCommandsOfThePage(t *testing.T) {
 		}
 		require.NotEmpty(t, s.Copy)
 		for line := range strings.SplitSeq(strings.TrimSuffix(s.Copy, "\n"), "\n") {
-			require.Regexp(t, "^(# |sigma )", line)
+			require.Regexp(t, "^(# |sigma |  sigma )", line)
 		}
 		for i := range b.Steps {
 			if s.ID == "steps" && b.Steps[i].Command != "" {
-				require.Contains(t, s.Copy, "\n"+b.Steps[i].Command+"\n")
+				require.Contains(t, s.Copy, "\n"+strings.ReplaceAll(b.Steps[i].Command, "&& ", "&&\n  ")+"\n")
 			}
 		}
 	}
