@@ -130,3 +130,20 @@ func TestRoomOfPodsThatAreBeingDeleted(t *testing.T) {
 	require.Equal(t, aMonth(2*.2), b.Steps[0].Money.Mean)
 	require.Equal(t, aMonth(.2), b.Steps[1].Money.Mean)
 }
+
+// Of a trace by use the same pods have room as of the trace that it was made of: a scheduler counts requests.
+func TestPodsThatWaitByUse(t *testing.T) {
+	tr := waits(1, 1)
+	tr.Instance.Apps[1].Demand[0] = 1000
+	tr.Source["sizes"] = map[string]any{"requests": map[string]any{
+		"shop/Deployment/web": []any{"1500m", "1Gi"}, "shop/Deployment/late": []any{"9", "1Gi"},
+	}}
+	p, err := presentOf(tr)
+	require.NoError(t, err)
+	require.Empty(t, p.held)
+	require.Equal(t, []string{"late-a"}, p.waiting)
+	tr.Source["sizes"].(map[string]any)["requests"].(map[string]any)["shop/Deployment/late"] = []any{"2", "1Gi"}
+	p, err = presentOf(tr)
+	require.NoError(t, err)
+	require.Len(t, p.held, 1)
+}

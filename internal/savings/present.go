@@ -78,7 +78,13 @@ func presentOf(given *trace.Trace) (*present, error) {
 			add(at.Request, at.Line, at.Index, n, at.Devices)
 		}
 	}
-	held, err := defrag.Held(t)
+	requested := given
+	if len(p.facts.waiting) > 0 {
+		if requested, _, err = split(given); err != nil {
+			return nil, err
+		}
+	}
+	held, err := defrag.Held(requested)
 	if err != nil {
 		return nil, err
 	}
