@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -121,7 +122,8 @@ func shortRisk(u *report.Use) string {
 }
 
 func (b *builder) unknownUse(step Step, text string) {
-	step.text, step.Command = text, "sigma snapshot --out "+b.opt.Source.Path()+" --usage --prometheus URL"
+	to := filepath.Clean(b.opt.Source.Path()) + "-by-use" // the trace that there is stays
+	step.text, step.Command = text, fmt.Sprintf("sigma snapshot --out %s --usage --prometheus URL && sigma savings --trace %s", to, to)
 	switch of := b.opt.Source; {
 	case b.opt.Days > 0:
 		step.Command = "" // the Prometheus has no more

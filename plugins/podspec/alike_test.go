@@ -111,15 +111,15 @@ func change(v reflect.Value, number *int) bool {
 		}
 		return false
 	case reflect.Struct:
-		if q, ok := v.Addr().Interface().(*resource.Quantity); ok {
+		if q, ok := reflect.TypeAssert[*resource.Quantity](v.Addr()); ok {
 			if !mine() {
 				return false
 			}
 			q.Add(resource.MustParse("3"))
 			return true
 		}
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() && change(v.Field(i), number) {
+		for _, field := range v.Fields() {
+			if field.CanSet() && change(field, number) {
 				return true
 			}
 		}

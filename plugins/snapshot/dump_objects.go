@@ -45,7 +45,6 @@ type dump struct {
 	csiNodes     shelf[storagev1.CSINode]
 	rules        shelf[v1alpha1.PlacementRule]
 	podUse       shelf[metricsv1beta1.PodMetrics]
-	nodeUse      shelf[metricsv1beta1.NodeMetrics]
 
 	keep    map[schema.GroupKind]keeper
 	ignored map[string]int // objects by kind
@@ -66,7 +65,7 @@ func newDump() *dump {
 		cronJobs: shelf[batchv1.CronJob]{}, autoscalers: shelf[autoscalingv2.HorizontalPodAutoscaler]{},
 		budgets: shelf[policyv1.PodDisruptionBudget]{}, classes: shelf[resourcev1.DeviceClass]{}, rules: shelf[v1alpha1.PlacementRule]{},
 		claims: shelf[v1.PersistentVolumeClaim]{}, volumes: shelf[v1.PersistentVolume]{}, csiNodes: shelf[storagev1.CSINode]{},
-		podUse: shelf[metricsv1beta1.PodMetrics]{}, nodeUse: shelf[metricsv1beta1.NodeMetrics]{}, ignored: map[string]int{},
+		podUse: shelf[metricsv1beta1.PodMetrics]{}, ignored: map[string]int{},
 	}
 	d.keep = map[schema.GroupKind]keeper{
 		{Kind: "Node"}:                                          keeperOf(d.nodes),
@@ -84,7 +83,6 @@ func newDump() *dump {
 		{Group: "storage.k8s.io", Kind: "CSINode"}:              keeperOf(d.csiNodes),
 		{Group: v1alpha1.GroupName, Kind: "PlacementRule"}:      keeperOf(d.rules),
 		{Group: metricsGroup, Kind: "PodMetrics"}:               keeperOf(d.podUse),
-		{Group: metricsGroup, Kind: "NodeMetrics"}:              keeperOf(d.nodeUse),
 	}
 	return d
 }
@@ -257,7 +255,7 @@ func (d *dump) picture() *Picture {
 	p.addRules(d.rules.list())
 	p.Budgets = d.budgets.list()
 	p.bind(d.claims.list(), d.volumes.list(), d.csiNodes.list())
-	p.addUse(d.podUse.list(), d.nodeUse.list())
+	p.addUse(d.podUse.list())
 	if len(d.ignored) > 0 {
 		p.Notes = append(p.Notes, "objects of kinds that placement does not depend on are ignored: "+byCount(d.ignored))
 	}

@@ -88,8 +88,7 @@ func TestReadDumps(t *testing.T) {
 			require.Equal(t, int32(3), *p.Declared.Deployments[0].Spec.Replicas)
 			require.Equal(t, int32(1), p.Budgets[0].Status.DisruptionsAllowed)
 			require.Equal(t, map[string]Use{"shop/web-1": {1124, 65 << 20}}, p.Use)
-			require.Equal(t, map[string]Use{"n1": {1500, 2 << 30}}, p.NodeUse)
-			require.Equal(t, []string{"objects of kinds that placement does not depend on are ignored: ConfigMap 2"}, p.Notes)
+			require.Equal(t, []string{"objects of kinds that placement does not depend on are ignored: ConfigMap 2, NodeMetrics 1"}, p.Notes)
 			require.Equal(t, []Missing{{"ReplicaSet", "the workload of its pods is taken from their names and labels"}}, p.Missing)
 		})
 	}

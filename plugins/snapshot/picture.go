@@ -32,7 +32,6 @@ type Picture struct {
 	// Of dumps and of a lenient client only.
 	Budgets  []*policyv1.PodDisruptionBudget // by namespace/name
 	Use      map[string]Use                  // of pods by namespace/name; nil = not known
-	NodeUse  map[string]Use                  // of nodes by name; nil = not known
 	attached map[string]bool                 // pods whose volumes are all in their affinity and requests, by namespace/name
 	// The whole cluster, where the picture is of a part; nil = the picture is of all.
 	AllPods  []*v1.Pod

@@ -16,7 +16,7 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A Use is the present use of a pod or a node, as metrics-server measured it.
+// A Use is the present use of a pod, as metrics-server measured it.
 type Use struct{ MilliCPU, MemoryBytes int64 }
 
 // Missing is a kind of objects that a picture lacks, and the consequence.
@@ -67,11 +67,7 @@ func (c *Client) readMore(ctx context.Context, p *Picture) (err error) {
 	if err != nil {
 		return c.lacks(p, "PodMetrics", err)
 	}
-	nodes, err := list(ctx, c, metricsv1beta1.SchemeGroupVersion, "nodes", "", func(l *metricsv1beta1.NodeMetricsList) []metricsv1beta1.NodeMetrics { return l.Items })
-	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-		return err
-	}
-	p.addUse(pods, nodes)
+	p.addUse(pods)
 	return nil
 }
 
@@ -79,7 +75,7 @@ func (c *Client) readMore(ctx context.Context, p *Picture) (err error) {
 const useApart = time.Hour
 
 // addUse adds the measurements of metrics-server, but those of another time.
-func (p *Picture) addUse(pods []*metricsv1beta1.PodMetrics, nodes []*metricsv1beta1.NodeMetrics) {
+func (p *Picture) addUse(pods []*metricsv1beta1.PodMetrics) {
 	now, all, apart := newest(p.Nodes), len(pods), ""
 	pods = slices.DeleteFunc(pods, func(m *metricsv1beta1.PodMetrics) bool {
 		if now.IsZero() || m.Timestamp.IsZero() || now.Sub(m.Timestamp.Time).Abs() <= useApart {
@@ -104,12 +100,6 @@ func (p *Picture) addUse(pods []*metricsv1beta1.PodMetrics, nodes []*metricsv1be
 			sum.MilliCPU, sum.MemoryBytes = sum.MilliCPU+u.MilliCPU, sum.MemoryBytes+u.MemoryBytes
 		}
 		p.Use[fmt.Sprintf("%s/%s", m.Namespace, m.Name)] = sum
-	}
-	if len(nodes) > 0 {
-		p.NodeUse = make(map[string]Use, len(nodes))
-	}
-	for _, m := range nodes {
-		p.NodeUse[m.Name] = useOf(m.Usage)
 	}
 }
 
