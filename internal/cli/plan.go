@@ -147,7 +147,7 @@ written too, and the exit code is 1.`,
 // planAll plans traces one after the other. An interrupt ends the current search, and the
 // plans so far are written.
 func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) error {
-	var plans compare.Plans
+	var plans, answers compare.Plans // answers leave out the plans that others are compared with
 	for i, t := range traces {
 		if i > 0 && ctx.Err() != nil {
 			break
@@ -174,14 +174,14 @@ func (a *app) planAll(ctx context.Context, traces []*trace.Trace, f planFlags) e
 			p.Trace.Name += " " + name
 			p.SaveFrom(base)
 		}
-		plans = append(plans, p)
+		plans, answers = append(plans, p), append(answers, p)
 	}
 	if err := a.printPlans(plans, f); err != nil {
 		return err
 	}
 	switch {
 	case ctx.Err() == nil:
-		return plans.Incomplete()
+		return answers.Incomplete()
 	case f.placements != "":
 		return interrupted("%s holds the best plan so far", f.placements)
 	}
