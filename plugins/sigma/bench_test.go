@@ -119,9 +119,10 @@ func (w *watch) report(b *testing.B) {
 func benchmarkCycle(b *testing.B, nodes int, by string) {
 	const stay = 500 // pods that live at a time
 	policy, log := by, false
-	if by == "mostallocated" {
+	switch by {
+	case "mostallocated":
 		policy = "kubernetes-k0"
-	} else if by == "kubernetes-k0/log" {
+	case "kubernetes-k0/log":
 		policy, log = "kubernetes-k0", true
 	}
 	s := city(b, nodes, policy, log)
