@@ -81,7 +81,7 @@ func (r *Replayer) grant(k binpack.Knowledge) binpack.Known {
 	if k == binpack.K2 {
 		known.Total = r.known.Total
 		if opt := r.run.opt; r.deletes && opt.Order > 0 { // the peaks depend on the order
-			known.Total = r.peaks(r.events(opt.Seed, opt.Order))
+			known.Total = r.peaks(r.events(opt.Seed, opt.Order, opt.Usage != nil))
 		}
 	}
 	return known

@@ -1,6 +1,9 @@
 package cerebro
 
 import (
+	"math/rand/v2"
+	"slices"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/measure"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -8,7 +11,7 @@ import (
 
 // Options of one replay.
 type Options struct {
-	Order int    // 0 = the file's, i ≥ 1 = the i-th shuffle of Seed
+	Order int    // 0 = the file's, i ≥ 1 = the i-th shuffle of Seed; with Usage see [AtOnce]
 	Seed  uint64 //
 	// Snapshot is the share of the requests that Before places; then the policy takes
 	// over.
@@ -104,8 +107,9 @@ type Replayer struct {
 }
 
 type orderKey struct {
-	seed  uint64
-	order int
+	seed   uint64
+	order  int
+	inTime bool
 }
 
 // A waiting item and when it arrived.
@@ -138,20 +142,46 @@ func (r *Replayer) Deletes() bool { return r.deletes }
 
 // events returns the events of an order. It keeps shuffles, since training needs the same
 // few again and again.
-func (r *Replayer) events(seed uint64, order int) []trace.Event {
+func (r *Replayer) events(seed uint64, order int, use bool) []trace.Event {
 	if order == 0 {
 		return r.trace.Events
 	}
-	key := orderKey{seed, order}
+	key := orderKey{seed, order, use && !AtOnce(r.trace)}
 	if ev, ok := r.orders[key]; ok {
 		return ev
 	}
-	ev := r.trace.Order(seed, order)
+	var ev []trace.Event
+	if key.inTime {
+		ev = inTime(r.trace.Events, rand.New(rand.NewPCG(seed, uint64(order))))
+	} else {
+		ev = r.trace.Order(seed, order)
+	}
 	const keep = 1 << 20 // events
 	if len(r.orders)*len(ev) < keep {
 		r.orders[key] = ev
 	}
 	return ev
+}
+
+// AtOnce reports whether all items arrive at one time, so that their order changes none of their lives. Where they do not,
+// a shuffle of a replay with use is of the items of each moment among themselves: a series is of a time.
+func AtOnce(t *trace.Trace) bool {
+	return !slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Create && e.Time != t.Events[0].Time })
+}
+
+// inTime shuffles the arrivals of each moment.
+func inTime(events []trace.Event, rng *rand.Rand) []trace.Event {
+	events = slices.Clone(events)
+	for first := 0; first < len(events); {
+		next := first + 1
+		for next < len(events) && events[first].Kind == trace.Create && events[next].Kind == trace.Create && events[next].Time == events[first].Time {
+			next++
+		}
+		same := events[first:next]
+		rng.Shuffle(len(same), func(i, j int) { same[i], same[j] = same[j], same[i] })
+		first = next
+	}
+	return events
 }
 
 // run is the replay in progress.
@@ -208,7 +238,7 @@ func (r *Replayer) once(policy binpack.Policy, opt Options) (Run, error) {
 	if err := r.placeInitial(); err != nil {
 		return Run{}, err
 	}
-	events := r.events(opt.Seed, opt.Order)
+	events := r.events(opt.Seed, opt.Order, opt.Usage != nil)
 	u := &r.run
 	u.tally.begin(r, events)
 	if err := r.beginUse(events); err != nil {

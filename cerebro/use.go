@@ -167,7 +167,10 @@ func (r *Replayer) beginUse(events []trace.Event) error {
 	if u.opt.UsageUntil > 0 {
 		m.until = min(m.until, u.opt.UsageUntil)
 	}
-	if m.from >= m.until {
+	switch {
+	case m.end < m.start:
+		return errors.New("usage.csv.gz has no sample of the trace's items")
+	case m.from >= m.until:
 		return errors.New("usage.csv.gz ends before the trace begins")
 	}
 	step := m.out.Step

@@ -180,8 +180,7 @@ func readSeries(t *Trace, usageFile string, r io.Reader, limit int64, others *in
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", usageFile, err)
 	}
-	long := errors.New("the row after it has more than " + humanize.IBytes(maxUsageRow))
-	input := bounded{unpacked, maxUsageRow, long}
+	input := bounded{unpacked, maxUsageRow, errors.New("the row after it has more than " + humanize.IBytes(maxUsageRow))}
 	rows := csv.NewReader(bufio.NewReaderSize(&input, 1<<16))
 	rows.FieldsPerRecord, rows.ReuseRecord = -1, true
 	d := usageReader{trace: t, apps: map[string]int32{}, requests: map[string]int32{}, seen: map[usageKey]bool{}}
@@ -229,8 +228,8 @@ func readSeries(t *Trace, usageFile string, r io.Reader, limit int64, others *in
 const farthest = 1e10
 
 type usageKey struct {
-	app, dimension int32
-	item           string
+	app, dimension, number int32
+	item                   string
 }
 
 type usageReader struct {
@@ -251,21 +250,25 @@ func (d *usageReader) row(record []string) (s Series, field string, err error) {
 	if s.App, ok = d.apps[record[usageApp]]; !ok {
 		return bad(usageApp, "unknown app")
 	}
-	if s.Item = strings.Clone(record[usageItem]); s.Item != "" {
-		if _, _, _, _, wrong := itemsOf(d.trace, d.requests, s.App, s.Item); wrong {
-			return bad(usageItem, "the request is of another app, or has fewer items")
-		}
+	s.Item = strings.Clone(record[usageItem])
+	request, first, count, known, wrong := itemsOf(d.trace, d.requests, s.App, s.Item)
+	if wrong {
+		return bad(usageItem, "the request is of another app, or has fewer items")
 	}
-	is := func(dim binpack.Dimension) bool { return dim.Name == record[usageDimension] }
-	s.Dimension = int32(slices.IndexFunc(d.trace.Instance.Dimensions, is))
+	s.Dimension = int32(slices.IndexFunc(d.trace.Instance.Dimensions, func(dim binpack.Dimension) bool { return dim.Name == record[usageDimension] }))
 	if s.Dimension < 0 {
 		return bad(usageDimension, "unknown dimension")
 	}
-	key := usageKey{s.App, s.Dimension, s.Item}
-	if d.seen[key] {
-		return bad(usageItem, "a second series of the dimension")
+	for number := first; number < first+max(1, count); number++ {
+		key := usageKey{s.App, s.Dimension, number, s.Item}
+		if known { // web-1 has the item web-1/0
+			key.item = d.trace.Requests[request].Name
+		}
+		if d.seen[key] {
+			return bad(usageItem, "a second series of the dimension")
+		}
+		d.seen[key] = true
 	}
-	d.seen[key] = true
 	if s.Start, err = parseFloat(record[usageStart]); err == nil && math.Abs(s.Start) > farthest {
 		err = fmt.Errorf("want at most %v seconds from time 0", float64(farthest))
 	}
@@ -315,16 +318,13 @@ func (t *Trace) encodeUsage(u *Usage) ([]byte, error) {
 		}
 		l.buf = l.buf[:0]
 	}
-	if len(u.Series) == 0 {
-		if _, err := zipped.Write(l.buf); err != nil {
-			return nil, err
-		}
+	if _, err := zipped.Write(l.buf); err != nil { // of no series the header
+		return nil, err
 	}
 	if err := zipped.Close(); err != nil {
 		return nil, err
 	}
-	limit := int64(1) << 40
-	if _, err := readUsage(t, bytes.NewReader(b.Bytes()), limit); err != nil {
+	if _, err := readUsage(t, bytes.NewReader(b.Bytes()), 1<<40); err != nil {
 		return nil, fmt.Errorf("the usage cannot be read back: %w", err)
 	}
 	return b.Bytes(), nil

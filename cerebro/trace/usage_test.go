@@ -111,20 +111,23 @@ func TestUsageComesBackAndIsNotInTheDigest(t *testing.T) {
 func TestUsageErrorsNameFileLineAndField(t *testing.T) {
 	const head = "app,item,dimension,start,step\n"
 	for text, want := range map[string]string{
-		"":                                      "usage.csv.gz:1: no header line",
-		"app,item\n":                            `usage.csv.gz:1: header "app,item"`,
-		head + "web,,cpu,0,300\n":               "usage.csv.gz:2: row: 5 fields",
-		head + "wbe,,cpu,0,300,1\n":             `usage.csv.gz:2: app "wbe": unknown app`,
-		head + "web,r0/3,cpu,0,300,1\n":         `usage.csv.gz:2: item "r0/3"`,
-		head + "web,ns/pod,cpu,0,300,1\n":       `usage.csv.gz:2: item "ns/pod"`,
-		head + "web,,disk,0,300,1\n":            `usage.csv.gz:2: dimension "disk"`,
-		head + "web,,cpu,x,300,1\n":             `usage.csv.gz:2: start "x"`,
-		head + "web,,cpu,0,0,1\n":               `usage.csv.gz:2: step "0"`,
-		head + "web,,cpu,0,NaN,1\n":             `usage.csv.gz:2: step "NaN"`,
-		head + "web,,cpu,0,300,1,-2\n":          `usage.csv.gz:2: value 2 "-2": negative`,
-		head + "web,,cpu,0,300,Inf\n":           `usage.csv.gz:2: value 1 "Inf"`,
-		head + "web,,cpu,0,1,1\nweb,,cpu,0,1,1": `usage.csv.gz:3: item "": a second series`,
-		head + "web,,cpu,0,1,\"1\n":             "usage.csv.gz:2",
+		"":                                              "usage.csv.gz:1: no header line",
+		"app,item\n":                                    `usage.csv.gz:1: header "app,item"`,
+		head + "web,,cpu,0,300\n":                       "usage.csv.gz:2: row: 5 fields",
+		head + "wbe,,cpu,0,300,1\n":                     `usage.csv.gz:2: app "wbe": unknown app`,
+		head + "web,r0/3,cpu,0,300,1\n":                 `usage.csv.gz:2: item "r0/3"`,
+		head + "web,ns/pod,cpu,0,300,1\n":               `usage.csv.gz:2: item "ns/pod"`,
+		head + "web,,disk,0,300,1\n":                    `usage.csv.gz:2: dimension "disk"`,
+		head + "web,,cpu,x,300,1\n":                     `usage.csv.gz:2: start "x"`,
+		head + "web,,cpu,0,0,1\n":                       `usage.csv.gz:2: step "0"`,
+		head + "web,,cpu,0,NaN,1\n":                     `usage.csv.gz:2: step "NaN"`,
+		head + "web,,cpu,0,300,1,-2\n":                  `usage.csv.gz:2: value 2 "-2": negative`,
+		head + "web,,cpu,0,300,Inf\n":                   `usage.csv.gz:2: value 1 "Inf"`,
+		head + "web,,cpu,0,1,1\nweb,,cpu,0,1,1":         `usage.csv.gz:3: item "": a second series`,
+		head + "web,,cpu,0,1,\"1\n":                     "usage.csv.gz:2",
+		head + "web,r0,cpu,0,1,1\nweb,r0/2,cpu,0,1,1":   `usage.csv.gz:3: item "r0/2": a second series`,
+		head + "web,r0/2,cpu,0,1,1\nweb,r0,cpu,0,1,1":   `usage.csv.gz:3: item "r0": a second series`,
+		head + "web,gone,cpu,0,1,1\nweb,gone,cpu,0,1,1": `usage.csv.gz:3: item "gone": a second series`,
 	} {
 		_, err := readUsage(usageTrace(), bytes.NewReader(packed(t, text)), 1<<20)
 		require.ErrorContains(t, err, want, text)

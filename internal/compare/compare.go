@@ -13,6 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
+	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -222,7 +223,7 @@ func (w *worker) replay(t task) error {
 	if t.order == min(1, w.opt.Orders) {
 		options.Samples = w.opt.Samples
 	}
-	if t.order == 0 || atOnce(tr) {
+	if t.order == 0 || cerebro.AtOnce(tr) || sized.BySize(tr) {
 		options.Usage = w.usage[t.trace]
 	}
 	var curve *recorder

@@ -23,23 +23,23 @@ func usageOf(t *trace.Trace) (*trace.Usage, error) {
 	return u, err
 }
 
-// UsageOf is usageOf for replays up to an order: a series is of a time, so orders above 0
-// have one only where all items arrive at once. Others of a trace by use are refused.
+// UsageOf is usageOf for replays up to an order: a series is of a time, so orders above 0 of a trace by request have one
+// only where all items arrive at once. Those of a trace by use shuffle the items of each moment, and are refused where no
+// moment has two.
 func UsageOf(t *trace.Trace, order int) (*trace.Usage, error) {
 	u, err := usageOf(t)
-	if err != nil || order == 0 || atOnce(t) {
+	if err != nil || order == 0 || cerebro.AtOnce(t) {
 		return u, err
 	}
-	if sized.BySize(t) {
-		return nil, fmt.Errorf("trace %s counts its items at what they use, and they arrive at several times: the risk of order 0 alone can be judged, not that of order %d", t.Name, order)
+	if !sized.BySize(t) {
+		return nil, nil
 	}
-	return nil, nil
-}
-
-// atOnce reports whether all items arrive at one time, so that their order changes none
-// of their lives.
-func atOnce(t *trace.Trace) bool {
-	return !slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Create && e.Time != t.Events[0].Time })
+	for i, e := range t.Events[1:] {
+		if before := t.Events[i]; e.Kind == trace.Create && before.Kind == trace.Create && e.Time == before.Time {
+			return u, nil
+		}
+	}
+	return nil, fmt.Errorf("trace %s counts its items at what they use, and no two arrive at one time: the risk of order 0 alone can be judged, not that of order %d", t.Name, order)
 }
 
 // placedAt follows a placement that is known, by request and number within it.

@@ -42,6 +42,25 @@ func TestKnownRiskOfEachResource(t *testing.T) {
 	require.NoError(t, KnownRisk(tr, &report.Use{}))
 }
 
+// Orders of a trace by use shuffle the items of each moment; where no moment has two there are none.
+func TestOrdersByUse(t *testing.T) {
+	tr := byUse("a", "b", "c")
+	tr.Events[2].Time = 600
+	series := []trace.Series{}
+	for _, q := range tr.Requests {
+		series = append(series, trace.Series{Item: q.Name, Step: 300, Values: []float32{.1, .1, .1, .1}})
+	}
+	tr.SetUsage(&trace.Usage{Series: series})
+	r, err := Run(t.Context(), []*trace.Trace{tr}, []string{"bestfit"}, Catalog{}, Options{Orders: 3, Seed: 1})
+	require.NoError(t, err)
+	for _, run := range r.Comparisons[0].Results[0].Runs {
+		require.NotNil(t, run.Use, "order %d", run.Order)
+	}
+	tr.Events[1].Time = 300
+	_, err = Run(t.Context(), []*trace.Trace{tr}, []string{"bestfit"}, Catalog{}, Options{Orders: 3, Seed: 1})
+	require.ErrorContains(t, err, "no two arrive at one time")
+}
+
 // The risk of a placement has the shares of use that the trace leaves out.
 func TestRiskHasUnseenUse(t *testing.T) {
 	tr := byUse("a")
