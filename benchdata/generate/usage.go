@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
@@ -20,7 +21,12 @@ const (
 	memoryStep = 3600. // and of memory
 	usageAbove = .1    // share of the apps whose p99 of cpu is above their request
 	usageMonth = 28    // days of the stated growth
+
+	usageLow, usageHigh = 1.5, 6. // bounds of p99 ÷ mean of cpu
+	memoryMost          = .97     // of the request
 )
+
+var memoryMean = [2]float64{.4, .8} // the range of mean use ÷ request of memory
 
 // A load is the use of an app: its level, the course that all its items share, and the size of
 // their own noise.
@@ -46,7 +52,7 @@ func addUsage(rng *rand.Rand, t *trace.Trace, work []workload, end float64, kind
 	for a := range work {
 		loads[a].draw(rng, kind == usageHot)
 		loads[a].shape(rng, sample)
-		memory[a].level = .4 + .4*rng.Float64()
+		memory[a].level = memoryMean[0] + (memoryMean[1]-memoryMean[0])*rng.Float64()
 		memory[a].fill(rng, int(math.Ceil(end/memoryStep)))
 		if work[a].period > 0 {
 			jobs = append(jobs, t.Instance.Apps[a].Name)
@@ -64,33 +70,56 @@ func addUsage(rng *rand.Rand, t *trace.Trace, work []workload, end float64, kind
 		for k := from; k < until; k++ {
 			v := request * loads[q.App].level * own * float64(loads[q.App].shared[k]) * math.Exp(loads[q.App].by*noise.next(rng))
 			v = min(v, request*loads[q.App].limit)
-			cpu.Values = append(cpu.Values, float32(math.Round(1000*v)/1000))
+			cpu.Values = append(cpu.Values, float32(v))
 		}
 		held := trace.Series{App: q.App, Dimension: 1, Item: q.Name, Step: memoryStep}
 		from, until = stepsOf(&held, lives[i], len(memory[q.App].shared))
 		own = 1 + .04*rng.NormFloat64()
 		for k := from; k < until; k++ {
-			v := min(.97, memory[q.App].level*own*float64(memory[q.App].shared[k])) * float64(app.Demand[1])
-			held.Values = append(held.Values, float32(math.Ceil(v/(1<<20))*(1<<20)))
+			v := min(memoryMost, memory[q.App].level*own*float64(memory[q.App].shared[k])) * float64(app.Demand[1])
+			held.Values = append(held.Values, float32(v))
 		}
 		u.Series = append(u.Series, cpu, held)
 	}
+	settle(t.Instance, u, loads, kind == usageHot)
 	t.SetUsage(u)
+}
+
+// settle rounds the values, and keeps the apps in the stated ranges.
+func settle(inst *binpack.Instance, u *trace.Usage, loads []load, hot bool) {
+	series := make([][2][]*trace.Series, len(inst.Apps))
+	for i := range u.Series {
+		s := &u.Series[i]
+		series[s.App][s.Dimension] = append(series[s.App][s.Dimension], s)
+	}
+	for a := range inst.Apps {
+		cpu, memory := float64(inst.Apps[a].Demand[0]), float64(inst.Apps[a].Demand[1])/(1<<20)
+		used := stated{units: 1000, round: math.Round, request: cpu, limit: loads[a].limit * cpu, mean: meanUse(hot), ratio: [2]float64{usageLow, usageHigh}, above: loads[a].limit > 1}
+		used.settle(series[a][0])
+		held := stated{units: 1. / (1 << 20), round: math.Ceil, request: memory, limit: memoryMost * memory, mean: memoryMean}
+		held.settle(series[a][1])
+	}
+}
+
+// meanUse is the range of mean use ÷ request of cpu.
+func meanUse(hot bool) [2]float64 {
+	if hot {
+		return [2]float64{.54, .63}
+	}
+	return [2]float64{.15, .45}
 }
 
 // draw draws the level of an app, and the p99 of its pods beside it: a tenth of the apps
 // are above their request at p99, and have a limit above it; the others never are.
 func (l *load) draw(rng *rand.Rand, hot bool) {
-	least, most := .15, .45
-	if hot {
-		least, most = .54, .63
-	}
+	mean := meanUse(hot)
+	least, most := mean[0], mean[1]
 	l.level = least + (most-least)*rng.Float64()
-	low, high := 1.5, max(1.5, min(6, .95/l.level))
+	low, high := usageLow, max(usageLow, min(usageHigh, .95/l.level))
 	above := rng.Float64() < usageAbove
 	if above {
 		l.level = (least+most)/2 + (most-least)/2*rng.Float64()
-		low, high = max(1.5, 1.1/l.level), 6
+		low, high = max(usageLow, 1.1/l.level), usageHigh
 	}
 	l.ratio = low * math.Pow(high/low, rng.Float64())
 	if l.limit = 1; above {

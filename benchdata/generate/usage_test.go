@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -57,6 +58,51 @@ func TestUsageHasTheStatedLevels(t *testing.T) {
 	assert.Greater(t, ratios[len(ratios)/20], 1.3)
 	assert.Less(t, ratios[len(ratios)*19/20], 7.)
 	assert.InDelta(t, .1, above/apps, .08, "%v of %v apps", above, apps)
+}
+
+// All samples of an app together keep the stated ranges, of any seed and length.
+func TestUsageOfEachAppIsInTheRanges(t *testing.T) {
+	for _, c := range []struct {
+		seed       uint64
+		days, kind string
+	}{{5, "21", "1"}, {11, "4", "1"}, {14, "4", "1"}, {14, "14", "1"}, {5, "2", "1"}, {11, "4", "hot"}} {
+		tr, err := Generate("kubernetes", c.seed, map[string]string{"usage": c.kind, "days": c.days})
+		require.NoError(t, err)
+		u, err := tr.Usage()
+		require.NoError(t, err)
+		pooled := make([][2][]float32, len(tr.Instance.Apps))
+		for i := range u.Series {
+			s := &u.Series[i]
+			pooled[s.App][s.Dimension] = append(pooled[s.App][s.Dimension], s.Values...)
+		}
+		above, means, apps := 0., 0., 0.
+		for a, p := range pooled {
+			if len(p[0]) == 0 {
+				continue
+			}
+			app := &tr.Instance.Apps[a]
+			at := fmt.Sprintf("%v %s", c, app.Name)
+			cpu, p99 := meanAndP99(p[0], float64(app.Demand[0])/1000)
+			memory, _ := meanAndP99(p[1], float64(app.Demand[1]))
+			mean := meanUse(c.kind == "hot")
+			assert.True(t, cpu >= mean[0] && cpu <= mean[1], "%s: mean %.4f of the request of cpu", at, cpu)
+			assert.True(t, p99/cpu >= 1.5 && p99/cpu <= 6, "%s: p99 ÷ mean %.3f", at, p99/cpu)
+			assert.True(t, memory >= .4 && memory <= .8, "%s: mean %.4f of the request of memory", at, memory)
+			if means, apps = means+cpu, apps+1; p99 > 1.0001 {
+				above++
+			}
+		}
+		t.Logf("%v: mean %.3f, %v of %v apps above", c, means/apps, above, apps)
+		assert.InDelta(t, .1, above/apps, .08, "%v", c)
+	}
+}
+
+func meanAndP99(list []float32, request float64) (mean, p99 float64) {
+	slices.Sort(list)
+	for _, v := range list {
+		mean += float64(v) / request / float64(len(list))
+	}
+	return mean, float64(list[int(.99*float64(len(list)-1))]) / request
 }
 
 func TestUsageChangesNoPlacement(t *testing.T) {
