@@ -150,6 +150,56 @@ func (s *usedSet) finish() error {
 
 var gwaMonth = regexp.MustCompile(`_(cpu|memory)_(\d{4}-\d\d)\.csv$`)
 
+// A monthFile has the samples of a dimension in a month.
+type monthFile struct {
+	input
+	dimension int
+	month     time.Time
+	start     float64
+}
+
+// monthsOf are the files of months, the earliest first.
+func monthsOf(in inputs) (files []monthFile, err error) {
+	for _, f := range in {
+		m := gwaMonth.FindStringSubmatch(f.name)
+		if m == nil {
+			continue
+		}
+		one := monthFile{input: f, dimension: slices.Index([]string{"cpu", "memory"}, m[1])}
+		if one.month, err = time.Parse("2006-01", m[2]); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		}
+		one.start = float64(one.month.Unix())
+		files = append(files, one)
+	}
+	if len(files) == 0 {
+		return nil, errors.New("no file is named like gwa_t12_rnd_cpu_2013-07.csv")
+	}
+	slices.SortStableFunc(files, func(a, b monthFile) int { return a.month.Compare(b.month) })
+	return files, nil
+}
+
+// warnOfMonths names the months between the first and the last that lack a file.
+func warnOfMonths(files []monthFile, opt Options) {
+	last := files[len(files)-1].month
+	for month := files[0].month; !month.After(last); month = month.AddDate(0, 1, 0) {
+		var has [2]bool
+		for _, f := range files {
+			if f.month.Equal(month) {
+				has[f.dimension] = true
+			}
+		}
+		switch name := month.Format("2006-01"); {
+		case has == [2]bool{}:
+			opt.warnf("no file has %s, between months that have one: nothing is judged or fitted there", name)
+		case !has[0]:
+			opt.warnf("%s has memory without cpu", name)
+		case !has[1]:
+			opt.warnf("%s has cpu without memory", name)
+		}
+	}
+}
+
 func convertGWA(in inputs, opt Options, emit Emit) error {
 	const gib = 1 << 30
 	if !(opt.NodeGHz >= 1 && opt.NodeGHz <= 1e6) {
@@ -190,32 +240,17 @@ func convertGWA(in inputs, opt Options, emit Emit) error {
 	if err != nil {
 		return err
 	}
-	months := 0
-	for _, f := range in { // by name, so the months of a dimension in order
-		m := gwaMonth.FindStringSubmatch(f.name)
-		if m == nil {
-			continue
-		}
-		month, err := time.Parse("2006-01", m[2])
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
-		}
-		start := float64(month.Unix())
-		if months == 0 {
-			s.start = start
-		}
-		months++
-		dimension, unit := 0, .01
-		if m[1] == "memory" {
-			dimension, unit = 1, 16<<20
-		}
+	files, err := monthsOf(in)
+	if err != nil {
+		return err
+	}
+	s.start = files[0].start
+	warnOfMonths(files, opt)
+	for _, f := range files {
 		unknown := func(name string) error { return fmt.Errorf("%s is not in %s", name, vms.name) }
-		if err := s.read(f, dimension, start, unit, "vm-", unknown); err != nil {
+		if err := s.read(f.input, f.dimension, f.start, []float64{.01, 16 << 20}[f.dimension], "vm-", unknown); err != nil {
 			return err
 		}
-	}
-	if months == 0 {
-		return errors.New("no file is named like gwa_t12_rnd_cpu_2013-07.csv")
 	}
 	for name := range without {
 		app := &s.trace.Instance.Apps[s.apps[name]]

@@ -71,6 +71,33 @@ func TestGWA(t *testing.T) {
 	}
 }
 
+// The time of a trace begins with the earliest month of any dimension; gaps are named.
+func TestGWAMonths(t *testing.T) {
+	files := map[string]string{
+		"gwa_t12_rnd_vms.csv":            "vm,provisioned_mhz,provisioned_memory_mib\n1,5852,8192\n",
+		"gwa_t12_rnd_cpu_2013-08.csv":    "1,7\n",
+		"gwa_t12_rnd_memory_2013-07.csv": "1,4\n",
+		"gwa_t12_rnd_memory_2013-08.csv": "1,5\n",
+		"gwa_t12_rnd_cpu_2013-10.csv":    "1,8\n",
+	}
+	opt, notes := Defaults(), []string{}
+	opt.Warn = func(text string) { notes = append(notes, text) }
+	var tr *trace.Trace
+	err := Convert("gwa-t-12", []string{usedFiles(t, files)}, opt, func(one *trace.Trace, _ int) error { tr = one; return nil })
+	require.NoError(t, err)
+	u, err := tr.Usage()
+	require.NoError(t, err)
+	const july, august, october = 1372636800, 1375315200, 1380585600
+	assert.InDelta(t, .07, u.Series[0].At(august), 1e-6)
+	assert.InDelta(t, .08, u.Series[0].At(october), 1e-6)
+	assert.Equal(t, []float32{64 << 20, 80 << 20}, []float32{u.Series[1].At(july), u.Series[1].At(august)})
+	assert.Equal(t, []string{
+		"2013-07 has memory without cpu",
+		"no file has 2013-09, between months that have one: nothing is judged or fitted there",
+		"2013-10 has cpu without memory",
+	}, notes)
+}
+
 func TestPlanetLab(t *testing.T) {
 	files := map[string]string{}
 	line := func(name, v string) string { return name + strings.Repeat(","+v, 288) + "\n" }
