@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sigma-scheduler/sigma/cerebro/sized"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/plural"
 	"github.com/sigma-scheduler/sigma/internal/usage"
 )
@@ -46,8 +47,8 @@ count by request. Apps without a request count at the most that they used.`,
 			if err := required(cmd, "out"); err != nil {
 				return err
 			}
-			if judge <= 0 || days < 1 {
-				return usagef("--judge %v --days %d: want a time above 0, and at least 1 day", judge, days)
+			if judge.Seconds() <= trace.Settling || days < 1 {
+				return usagef("--judge %v --days %d: want more than 1h, of which the first is not judged, and at least 1 day", judge, days)
 			}
 			t, err := a.loadTrace(args[0])
 			if err != nil {
@@ -99,7 +100,7 @@ count by request. Apps without a request count at the most that they used.`,
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "folder to write, or a file ending in .tar.gz")
 	a.unpackedFlag(flags)
-	flags.DurationVar(&judge, "judge", 7*24*time.Hour, "the last time of the usage, which no size knows")
+	flags.DurationVar(&judge, "judge", 7*24*time.Hour, "the last time of the usage, which no size knows; its first hour is not judged")
 	flags.IntVar(&days, "days", usage.LeastDays, "days of history below which an app counts by request")
 	flags.BoolVar(&byRequest, "by-request", false, "write the same days with requests as demands")
 	quietFlag(flags, &quiet)
