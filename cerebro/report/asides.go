@@ -198,11 +198,16 @@ func asides(list []Comparison) (out []sheet.Table) {
 		out = append(out, savings(list))
 	}
 	for i := range list {
-		t := list[i].risks()
-		if len(list) > 1 {
-			t.Caption += " of " + list[i].Trace.Name
+		own := []sheet.Table{list[i].risks()}
+		if Mixed(list) {
+			own = append(own, savings(list[i:i+1]))
 		}
-		out = append(out, t)
+		for _, t := range own {
+			if len(list) > 1 {
+				t.Caption += " of " + list[i].Trace.Name
+			}
+			out = append(out, t)
+		}
 	}
 	return slices.DeleteFunc(out, func(t sheet.Table) bool { return len(t.Rows) == 0 })
 }

@@ -10,8 +10,11 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/sheet"
 )
 
-// cards are those of all policies.
+// cards are those of all policies; none of both kinds of traces, since figures of cards are means.
 func cards(list []Comparison) (out []sheet.Card) {
+	if Mixed(list) {
+		return nil
+	}
 	percent := func(v float64) string {
 		if math.IsNaN(v) {
 			return "–"

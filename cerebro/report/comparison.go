@@ -45,6 +45,8 @@ type Trace struct {
 	Standing bool      `json:"-"` // no time passes, as in a snapshot: there is nothing to learn from
 	Forecast *Forecast `json:"-"` // nil = the trace has no forecast
 	Unseen   string    `json:"-"` // shares of use that the trace leaves out
+	ByUse    bool      `json:"-"` // items count at their use
+	Beside   bool      `json:"-"` // by use: the other of two traces is the same cluster by request, in the same orders
 }
 
 // Digest holds the two digests of a trace.

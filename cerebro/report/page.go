@@ -34,13 +34,15 @@ func Page(comparisons []Comparison, paths, notes []string) *sheet.Report {
 	}
 	if len(comparisons) > 1 {
 		for i := range results {
-			results[i].Class, results[i].Folded = "each", len(comparisons) > 3
+			results[i].Class, results[i].Folded = "each", len(comparisons) > 3 && !Mixed(comparisons)
 		}
 		results = slices.Insert(results, 0, sheet.Section{
 			ID: "overview", Name: "All traces", About: fmt.Sprintf("%d traces, %s", len(comparisons), strings.ReplaceAll(ordersOf(comparisons), "  ", ", ")),
-			Tables: []sheet.Table{overview(comparisons)}, Notes: fallbackNotes(comparisons), Charts: append([]sheet.Chart{overviewStrip(comparisons)}, rivals(comparisons)...),
 		})
-		results[0].Tables[0].Caption = "Mean over traces ± standard error, in brackets the number of traces where that is not all"
+		if all := &results[0]; !Mixed(comparisons) {
+			all.Tables, all.Notes, all.Charts = []sheet.Table{overview(comparisons)}, fallbackNotes(comparisons), append([]sheet.Chart{overviewStrip(comparisons)}, rivals(comparisons)...)
+			all.Tables[0].Caption = "Mean over traces ± standard error, in brackets the number of traces where that is not all"
+		}
 	} else if len(comparisons) == 1 {
 		r.Title += ": " + comparisons[0].Trace.Name
 		results[0].Name, results[0].About = "", ""

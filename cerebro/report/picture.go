@@ -47,7 +47,7 @@ func newPicture(comparisons []Comparison) *sheet.Section {
 	if len(comparisons) > 1 {
 		p.Caption += " of " + c.Trace.Name
 	}
-	if both := len(results) == 2 && results[1].Digest != ""; both && (c.Trace.Orders > 1 || len(comparisons) > 1) {
+	if both := len(results) == 2 && results[1].Digest != ""; both && (c.Trace.Orders > 1 || len(comparisons) > 1) && !Mixed(comparisons) {
 		p.Caption += ", in which the two differ most nearly as in the mean"
 	}
 	g := drawing{layouts: layouts, dimension: d, rank: rank}

@@ -181,3 +181,47 @@ func against(policy string) string {
 func (i *Interval) scale(by float64) {
 	i.Mean, i.Low, i.High = round(float64(i.Mean*by)), round(float64(i.Low*by)), round(float64(i.High*by))
 }
+
+func byUse(c Comparison) bool { return c.Trace.ByUse }
+
+// Mixed reports whether some traces count items at their use and others at their requests: no mean is over both kinds.
+func Mixed(list []Comparison) bool {
+	return slices.ContainsFunc(list, byUse) && slices.ContainsFunc(list, func(c Comparison) bool { return !byUse(c) })
+}
+
+// mixedSummary is the saving by use with its risk where two traces are of one cluster: of the best policy against the best by request.
+func mixedSummary(list []Comparison) string {
+	at := slices.IndexFunc(list, byUse)
+	const none = "Some traces count items at their use, others at their requests: no mean is over both."
+	if !list[at].Trace.Beside {
+		return none
+	}
+	use, request := &list[at], &list[1-at]
+	a, b := use.best(), request.best()
+	if a == nil || b == nil || absent(a) || absent(b) || len(a.used()) == 0 {
+		return none
+	}
+	of, cost := sheet.Short(meanOf(b.counted(), request.machineCount())), ""
+	if use.Trace.Deletes {
+		of += " at the peak"
+	}
+	if a.Policy != b.Policy {
+		of = "the " + of + " of " + nameOf(b) + " by request"
+	}
+	if use.Trace.Mixed || use.Trace.Deletes {
+		cost = " cost"
+	}
+	more := 100 * (meanOf(a.counted(), use.cost)/meanOf(b.counted(), request.cost) - 1)
+	return fmt.Sprintf("By use %s needs %s machines of %s,%s %s%s; %s.", nameOf(a), sheet.Short(meanOf(a.counted(), use.machineCount())), of, cost,
+		strings.Replace(sheet.Figure(more, 1, true), "-", "−", 1)+" %", caveatsOf(list[at:at+1]), MeanUse(a.used(), "order").Text())
+}
+
+// best is the first result of a policy that places items and is not nearly offline; nil = none.
+func (c *Comparison) best() *Result {
+	for i := range c.Results {
+		if r := &c.Results[i]; r.Policy != "current" && offline(r) == 0 && len(r.Runs) > 0 {
+			return r
+		}
+	}
+	return nil
+}

@@ -38,6 +38,9 @@ func Summary(comparisons []Comparison) string {
 	if len(comparisons) == 0 {
 		return "Nothing was compared."
 	}
+	if Mixed(comparisons) {
+		return mixedSummary(comparisons)
+	}
 	k := claimOf(comparisons)
 	return k.String() + k.money(comparisons)
 }

@@ -14,7 +14,7 @@ import (
 // Options of [Table] and [Markdown].
 type Options struct {
 	// Detail adds a table for each trace to the overview of several; a single trace
-	// always has its table.
+	// always has its table, and so have those of which some count items at their use and others do not.
 	Detail bool
 }
 
@@ -23,12 +23,12 @@ type Options struct {
 func Table(w io.Writer, comparisons []Comparison, options Options) error {
 	var b strings.Builder
 	b.WriteString(Summary(comparisons) + "\n")
-	if len(comparisons) > 1 {
+	if len(comparisons) > 1 && !Mixed(comparisons) {
 		fmt.Fprintf(&b, "\n%d traces  %s\n", len(comparisons), ordersOf(comparisons))
 		writeTables(&b, overview(comparisons), comparisons, (*sheet.Table).Text)
 		writeLines(&b, "", notes(comparisons))
 	}
-	if len(comparisons) == 1 || options.Detail {
+	if len(comparisons) == 1 || options.Detail || Mixed(comparisons) {
 		for i := range comparisons {
 			c := &comparisons[i]
 			b.WriteString("\n")
@@ -36,7 +36,7 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 				b.WriteString(c.Summary() + "\n")
 			}
 			writeLines(&b, "", c.head())
-			writeTables(&b, c.table(), alone(comparisons), (*sheet.Table).Text)
+			writeTables(&b, c.table(), alone(comparisons, i), (*sheet.Table).Text)
 			writeLines(&b, "", notes(comparisons[i:i+1]))
 		}
 	}
@@ -47,12 +47,12 @@ func Table(w io.Writer, comparisons []Comparison, options Options) error {
 func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 	var b strings.Builder
 	b.WriteString(Summary(comparisons) + "\n")
-	if len(comparisons) > 1 {
+	if len(comparisons) > 1 && !Mixed(comparisons) {
 		fmt.Fprintf(&b, "\n%d traces, %s.\n\n", len(comparisons), ordersOf(comparisons))
 		writeTables(&b, overview(comparisons), comparisons, markdown)
 		writeItems(&b, notes(comparisons))
 	}
-	if len(comparisons) == 1 || options.Detail {
+	if len(comparisons) == 1 || options.Detail || Mixed(comparisons) {
 		for i := range comparisons {
 			c := &comparisons[i]
 			fmt.Fprintf(&b, "\n## %s\n\n", c.Trace.Name)
@@ -60,7 +60,7 @@ func Markdown(w io.Writer, comparisons []Comparison, options Options) error {
 				b.WriteString(c.Summary() + "\n\n")
 			}
 			b.WriteString(strings.Join(c.head(), "  \n") + "\n\n")
-			writeTables(&b, c.table(), alone(comparisons), markdown)
+			writeTables(&b, c.table(), alone(comparisons, i), markdown)
 			writeItems(&b, notes(comparisons[i:i+1]))
 		}
 	}
@@ -83,10 +83,10 @@ func markdown(t *sheet.Table, b *strings.Builder) {
 	}
 }
 
-// alone are the comparisons if there is one.
-func alone(comparisons []Comparison) []Comparison {
-	if len(comparisons) == 1 {
-		return comparisons
+// alone is a comparison without an overview: the only one, or one of both kinds.
+func alone(comparisons []Comparison, i int) []Comparison {
+	if len(comparisons) == 1 || Mixed(comparisons) {
+		return comparisons[i : i+1]
 	}
 	return nil
 }

@@ -310,7 +310,7 @@ func UseNotes(comparisons []Comparison) (notes []string) {
 				notes = append(notes, fmt.Sprintf("%s: %s; in that, items without a sample count as those beside them", comparisons[i].Trace.Name, list[0].covered()))
 			}
 			if limits := list[0].limits(); k == 0 && len(limits) > 0 {
-				notes = append(notes, comparisons[i].Trace.Name+" by use: "+strings.Join(limits, "; "))
+				notes = append(notes, strings.TrimSuffix(comparisons[i].Trace.Name, " by use")+" by use: "+strings.Join(limits, "; "))
 			}
 			if list[0].NotKnown != "" {
 				notes = append(notes, fmt.Sprintf("%s under %s: the risk is not known: %s", comparisons[i].Trace.Name, r.Policy, list[0].NotKnown))

@@ -120,7 +120,7 @@ func next(list []Comparison, paths []string, subject, free *Result, worth int) (
 // contenders are the best learned policy, the best rule that is free and the present placement, of those that all
 // comparisons have; K2 is nearly offline and not among them.
 func contenders(list []Comparison) (subject, free, current *Result) {
-	if len(list) == 0 {
+	if len(list) == 0 || Mixed(list) {
 		return nil, nil, nil
 	}
 	take := func(r *Result) {

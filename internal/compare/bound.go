@@ -211,7 +211,7 @@ func Describe(t *trace.Trace, r *cerebro.Replayer) (report.Trace, error) {
 	out.Currency, _ = t.Source["currency"].(string)
 	out.Seconds = seconds(t)
 	out.Standing = out.Seconds == 0
-	out.Unseen = sized.UnseenOf(t)
+	out.Unseen, out.ByUse = sized.UnseenOf(t), sized.BySize(t)
 	out.Cluster = t.Source["origin"] == clusterOrigin
 	out.Zones = !slices.ContainsFunc(t.Instance.Machines, func(m binpack.MachineLine) bool { return m.Zone == "" })
 	expected := make([]float64, len(t.Instance.Apps))

@@ -312,13 +312,16 @@ func (c *comparison) limitOf(ctx context.Context, t *trace.Trace, deletes bool, 
 // result turns the runs into comparisons.
 func (c *comparison) result(ctx context.Context) (Result, error) {
 	var out Result
+	given := c.traces
+	c.traces = apart(given)
 	for i, t := range c.traces {
 		played := c.played[i]
 		replayer := cerebro.NewReplayer(played)
-		head, err := Describe(t, replayer)
+		head, err := Describe(given[i], replayer)
 		if err != nil {
 			return Result{}, err
 		}
+		head.Name, head.Beside = t.Name, head.ByUse && len(given) == 2 && sameCluster(given[0], given[1]) && (c.opt.Orders == 0 || cerebro.AtOnce(t))
 		digest := head.Digest
 		if c.opt.Repack { // for training this is another trace
 			if digest, err = digestOf(played); err != nil {
@@ -367,14 +370,14 @@ func (c *comparison) result(ctx context.Context) (Result, error) {
 	if err := c.drawTypical(out.Comparisons); err != nil {
 		return Result{}, err
 	}
-	for _, note := range report.CareNotes(out.Comparisons) {
-		out.add("%s", note)
+	together := max(1, len(given))
+	if report.Mixed(out.Comparisons) { // notes have means, too
+		together = 1
 	}
-	for _, note := range report.UseNotes(out.Comparisons) {
-		out.add("%s", note)
-	}
-	for _, note := range report.UplinkNotes(out.Comparisons) {
-		out.add("%s", note)
+	for list := range slices.Chunk(out.Comparisons, together) {
+		for _, note := range slices.Concat(report.CareNotes(list), report.UseNotes(list), report.UplinkNotes(list)) {
+			out.add("%s", note)
+		}
 	}
 	c.noteBounds(&out)
 	return out, ctx.Err()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
@@ -123,4 +124,36 @@ func NoRisk(t *trace.Trace) string {
 		return ""
 	}
 	return "items count at what they use; a bound is no placement, so it has no risk: compare and plan print that of theirs"
+}
+
+// apart names the traces by use as such, in copies, where others count by request.
+func apart(traces []*trace.Trace) []*trace.Trace {
+	if !slices.ContainsFunc(traces, func(t *trace.Trace) bool { return !sized.BySize(t) }) {
+		return traces
+	}
+	traces = slices.Clone(traces)
+	for i, t := range traces {
+		if sized.BySize(t) {
+			named := *t
+			named.Name += " by use"
+			traces[i] = &named
+		}
+	}
+	return traces
+}
+
+// sameCluster reports whether two traces have the same machines, and the same items at the same times, of any size.
+func sameCluster(a, b *trace.Trace) bool {
+	x, y := a.Instance, b.Instance
+	return a.Name == b.Name && slices.Equal(a.Requests, b.Requests) && slices.Equal(a.Events, b.Events) &&
+		slices.EqualFunc(x.Apps, y.Apps, func(a, b binpack.App) bool { return a.Name == b.Name }) &&
+		slices.EqualFunc(x.Dimensions, y.Dimensions, func(a, b binpack.Dimension) bool { return a.Name == b.Name }) &&
+		slices.EqualFunc(x.Machines, y.Machines, func(a, b binpack.MachineLine) bool {
+			for d, c := range a.Capacity {
+				if float64(c)*float64(y.Dimensions[d].One) != float64(b.Capacity[d])*float64(x.Dimensions[d].One) {
+					return false
+				}
+			}
+			return a.Name == b.Name && a.Count == b.Count && a.Cost == b.Cost
+		})
 }

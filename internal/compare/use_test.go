@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -92,4 +93,59 @@ func TestLendIsOfLongSeries(t *testing.T) {
 		got = append(got, fmt.Sprint(s.Item, " ", s.Values[0], " ", len(s.Values)))
 	}
 	require.Equal(t, []string{"kept/0 3 12", "new-1/0 2 10", "new-2/0 3 12", "new-3/0 2 10"}, got)
+}
+
+// By request and by use one cluster has two names, and is the same whatever the sizes and the unit of cpu.
+func TestByRequestAndByUse(t *testing.T) {
+	trace2 := func(change func(*trace.Trace)) (request, use *trace.Trace) {
+		request, use = byUse("a", "b"), byUse("a", "b")
+		request.Source = nil
+		request.Instance.Apps[0].Demand[0] = 1000
+		for _, one := range []*trace.Trace{request, use} {
+			one.SetUsage(&trace.Usage{Series: []trace.Series{{Item: "a", Step: 300, Values: []float32{.1, .1}}, {Item: "b", Step: 300, Values: []float32{.1, .1}}}})
+		}
+		change(use)
+		return request, use
+	}
+	for name, one := range map[string]struct {
+		change func(*trace.Trace)
+		beside bool
+	}{
+		"same":    {func(*trace.Trace) {}, true},
+		"finer":   {func(t *trace.Trace) { t.Instance.Dimensions[0].One, t.Instance.Machines[0].Capacity[0] = 1e6, 8e6 }, true},
+		"smaller": {func(t *trace.Trace) { t.Instance.Machines[0].Capacity[0] = 7000 }, false},
+		"later":   {func(t *trace.Trace) { t.Events[1].Time = 1 }, false},
+		"renamed": {func(t *trace.Trace) { t.Requests[1].Name = "c" }, false},
+	} {
+		request, use := trace2(one.change)
+		require.Equal(t, one.beside, sameCluster(request, use), name)
+	}
+	request, use := trace2(func(*trace.Trace) {})
+	request.Instance.MaxShareOfApp, use.Instance.MaxShareOfApp = .5, .5
+	r, err := Run(t.Context(), []*trace.Trace{use, request}, []string{"bestfit"}, Catalog{}, Options{Workers: 1})
+	require.NoError(t, err)
+	require.True(t, r.Comparisons[0].Trace.Beside)
+	notes := strings.Join(r.Notes, "\n")
+	require.NotContains(t, notes, "mean of 2 traces")
+	require.Contains(t, notes, "by-use: preferences under bestfit")
+	require.Contains(t, notes, "by-use by use: preferences under bestfit")
+	require.Equal(t, []string{"by-use by use", "by-use"}, []string{r.Comparisons[0].Trace.Name, r.Comparisons[1].Trace.Name})
+	_, digest, err := use.Digests()
+	require.NoError(t, err)
+	require.Equal(t, digest, r.Comparisons[0].Trace.Digest.Trace)
+	require.Equal(t, "by-use", use.Name)
+	for _, one := range []*trace.Trace{use, request} { // orders by use shuffle each moment, others the whole
+		one.Requests = append(one.Requests, trace.Request{Name: "c", Count: 1})
+		one.Events = append(one.Events, trace.Event{Time: 300, Request: 2, Count: 1})
+	}
+	r, err = Run(t.Context(), []*trace.Trace{use, request}, []string{"bestfit"}, Catalog{}, Options{Workers: 1})
+	require.NoError(t, err)
+	require.True(t, r.Comparisons[0].Trace.Beside)
+	r, err = Run(t.Context(), []*trace.Trace{use, request}, []string{"bestfit"}, Catalog{}, Options{Workers: 1, Orders: 2})
+	require.NoError(t, err)
+	require.False(t, r.Comparisons[0].Trace.Beside)
+	r, err = Run(t.Context(), []*trace.Trace{use}, []string{"bestfit"}, Catalog{}, Options{Workers: 1})
+	require.NoError(t, err)
+	require.Equal(t, "by-use", r.Comparisons[0].Trace.Name)
+	require.False(t, r.Comparisons[0].Trace.Beside)
 }
