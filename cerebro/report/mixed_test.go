@@ -85,3 +85,23 @@ func TestSavingByUseOfTheBest(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Sizes by use are counted, not requested.
+func TestPictureByUse(t *testing.T) {
+	c := drawnSmall(20, 18)
+	for byUse, want := range map[bool][]string{
+		false: {"of their cpu requested", "Heights are requested shares", " % are requested, ", "items of "},
+		true:  {"of their cpu counted", "Heights are counted shares", " % are counted, ", "items counted at ", ": counted at "},
+	} {
+		c.Trace.ByUse = byUse
+		page := render(t, Page([]Comparison{c}, nil, nil).HTML)
+		for _, w := range want {
+			if !strings.Contains(page, w) {
+				t.Errorf("by use %v: no %q", byUse, w)
+			}
+		}
+		if strings.Contains(page, "requested") == byUse {
+			t.Errorf("by use %v: requested", byUse)
+		}
+	}
+}

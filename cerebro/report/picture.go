@@ -50,7 +50,10 @@ func newPicture(comparisons []Comparison) *sheet.Section {
 	if both := len(results) == 2 && results[1].Digest != ""; both && (c.Trace.Orders > 1 || len(comparisons) > 1) && !Mixed(comparisons) {
 		p.Caption += ", in which the two differ most nearly as in the mean"
 	}
-	g := drawing{layouts: layouts, dimension: d, rank: rank}
+	g := drawing{layouts: layouts, dimension: d, rank: rank, size: "requested", of: "of"}
+	if c.Trace.ByUse {
+		g.size, g.of = "counted", "counted at"
+	}
 	most := 1
 	for _, l := range layouts {
 		g.machines = append(g.machines, l.drawn(d, rank))
@@ -69,7 +72,7 @@ func newPicture(comparisons []Comparison) *sheet.Section {
 	if wide {
 		p.Class += " wide"
 	}
-	p.Caption += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are requested shares of the machine’s %s.", dimension)
+	p.Caption += fmt.Sprintf(": a column is a machine, the fullest first, a colour is an app, grey is free. Heights are %s shares of the machine’s %s.", g.size, dimension)
 	if c.Trace.Mixed {
 		p.Caption += " Machines differ in size and cost: fewer of them may cost more."
 	}
@@ -150,10 +153,11 @@ type drawing struct {
 	layouts   []*Layout
 	machines  [][]Machine // of each layout, in the order they are drawn
 	dimension int
-	rank      []int // of the apps
-	every     int   // one machine in so many is drawn
-	columns   int   // that fit
-	limit     int   // machines; 0 = no limit
+	rank      []int  // of the apps
+	every     int    // one machine in so many is drawn
+	size, of  string // words for demands: requests, or sizes by use
+	columns   int    // that fit
+	limit     int    // machines; 0 = no limit
 	limitName string
 }
 
@@ -167,7 +171,7 @@ func (g *drawing) panel(i int, r *Result, id string, wide bool) sheet.Panel {
 		}
 	}
 	p := sheet.Panel{ID: id, Name: plotName(r)}
-	p.Note = fmt.Sprintf("%s, %s %% of their %s requested", plural.Of(holding, "machine"), sheet.Figure(100*requested/math.Max(1, capacity), 1, false), dim.Name)
+	p.Note = fmt.Sprintf("%s, %s %% of their %s %s", plural.Of(holding, "machine"), sheet.Figure(100*requested/math.Max(1, capacity), 1, false), dim.Name, g.size)
 	for _, run := range r.Runs {
 		if run.Order == l.Order && run.Unplaced > 0 {
 			p.Note += fmt.Sprintf("; %s found no place", plural.Of(run.Unplaced, "item"))
@@ -230,8 +234,8 @@ func (g *drawing) svg(which int, p sheet.Panel, wide bool) template.HTML {
 	var b strings.Builder
 	about := p.Note + "."
 	if len(machines) > 0 {
-		about += fmt.Sprintf(" Of the fullest %s %% are requested, of the emptiest %s %%.",
-			sheet.Figure(100*l.share(&machines[0], g.dimension), 0, false),
+		about += fmt.Sprintf(" Of the fullest %s %% are %s, of the emptiest %s %%.",
+			sheet.Figure(100*l.share(&machines[0], g.dimension), 0, false), g.size,
 			sheet.Figure(100*l.share(&machines[len(machines)-1], g.dimension), 0, false))
 	}
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" role="img" aria-labelledby="%s-title %s-desc" data-left="%d" data-pitch="%.3f">`,
@@ -257,7 +261,7 @@ func (g *drawing) svg(which int, p sheet.Panel, wide bool) template.HTML {
 		}
 		app := &l.Instance.Apps[a]
 		fmt.Fprintf(&b, `<path class="app" data-app="%d" fill="%s" d="%s"><title>%s</title></path>`,
-			a, colour(g.rank[a]), &apps[a], sheet.Escape(fmt.Sprintf("%s: %s of %s each", app.Name, plural.Of(counts[a], "item"), l.amounts(app.Demand, g.shown()))))
+			a, colour(g.rank[a]), &apps[a], sheet.Escape(fmt.Sprintf("%s: %s %s %s each", app.Name, plural.Of(counts[a], "item"), g.of, l.amounts(app.Demand, g.shown()))))
 	}
 	if g.limit > 0 {
 		x := left + float64(g.limit)*pitch/float64(g.every)
@@ -328,7 +332,7 @@ func (g *drawing) key() []sheet.Definition {
 	for a, n := range l.items() {
 		if rank := g.rank[a]; rank < len(list) {
 			app := &l.Instance.Apps[a]
-			list[rank] = sheet.Definition{Term: colour(rank), Text: fmt.Sprintf("%s: %s each, %d of them", app.Name, l.amounts(app.Demand, g.shown()), n)}
+			list[rank] = sheet.Definition{Term: colour(rank), Text: fmt.Sprintf("%s: %s%s each, %d of them", app.Name, strings.TrimPrefix(g.of+" ", "of "), l.amounts(app.Demand, g.shown()), n)}
 		}
 	}
 	return list
