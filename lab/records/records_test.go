@@ -125,12 +125,12 @@ func TestSummary(t *testing.T) {
 		require.NoError(t, p.Save(filepath.Join(docs, name)))
 	}
 	off := Line{Work: "off", Figure: "f", Value: 5}
-	save("a.md", line(off), line(Line{Work: "w", Figure: "f", Value: 3, Must: AtMost(2), Peers: "peer 4.00; worst 5"}), line(Line{Work: "x", Figure: "f", Value: 1, Aim: AtMost(2)}))
+	save("a.md", line(off), line(Line{Work: "w, May → June, 4", Figure: "f", Value: 3, Must: AtMost(2), Peers: "peer 4.00; worst 5"}), line(Line{Work: "x", Figure: "f", Value: 1, Aim: AtMost(2)}))
 	save("b.md", Table{Heads: []string{"agent", "cost", "other"}, Right: []int{1}, Rows: [][]string{{"one", "1", "a"}, {"two", "2", "b"}}})
 	list := []Capability{{
 		Title: "T", About: "About.",
 		Parts: []Highlight{
-			{Name: "a", Page: "a.md", Maker: "make NAME", Lines: []Pick{{Work: "off", Figure: "f", As: "clock", Offline: true}, {Work: "w", Figure: "f", As: "as", Limit: "0", Brief: true}, {Work: "gone", Figure: "f", As: "a figure that is gone"}}},
+			{Name: "a", Page: "a.md", Maker: "make NAME", Lines: []Pick{{Work: "off", Figure: "f", As: "clock", Offline: true}, {Work: "w, *, 4", Figure: "f", As: "as", Limit: "0", Brief: true}, {Work: "gone", Figure: "f", As: "a figure that is gone"}}},
 			{Name: "b", Page: "b.md", Maker: "make NAME", Table: Columns([]string{"agent", "cost"}, []string{"two"})},
 			{Name: "c", Page: "c.md", Maker: "make NAME"},
 		},
@@ -139,7 +139,7 @@ func TestSummary(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(docs, "results.md"))
 	require.NoError(t, err)
 	_, after, _ := strings.Cut(string(text), "\nOf ")
-	assert.Equal(t, `the 2 targets with *must* and *aim*, 1 are missed (“w”); 1 reach the aim.
+	assert.Equal(t, `the 2 targets with *must* and *aim*, 1 are missed (“w, May → June, 4”); 1 reach the aim.
 
 ## T
 

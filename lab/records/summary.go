@@ -29,7 +29,7 @@ type Highlight struct {
 
 // A Pick is one row of a [LineTable], by its first two cells.
 type Pick struct {
-	Work, Figure string
+	Work, Figure string // of Work, * is any text
 	As           string // what the summary calls it
 	Limit        string // the bound or the optimum
 	Offline      bool   // a live scheduler refuses such policies, or runs them in a planned window alone
@@ -154,7 +154,7 @@ func pickLines(tables []Table, picks []Pick) (rows [][]string, absent []string) 
 		var row []string
 		for _, t := range tables {
 			if slices.Equal(t.Heads, LineTable().Heads) {
-				if at := slices.IndexFunc(t.Rows, func(r []string) bool { return r[0] == p.Work && r[1] == p.Figure }); at >= 0 {
+				if at := slices.IndexFunc(t.Rows, func(r []string) bool { return p.isWork(r[0]) && r[1] == p.Figure }); at >= 0 {
 					row = t.Rows[at]
 				}
 			}
@@ -174,6 +174,11 @@ func pickLines(tables []Table, picks []Pick) (rows [][]string, absent []string) 
 		rows = append(rows, []string{as, row[2], peers, p.Limit, row[4], row[5], row[6]})
 	}
 	return rows, absent
+}
+
+func (p *Pick) isWork(name string) bool {
+	before, after, any := strings.Cut(p.Work, "*")
+	return name == p.Work || any && len(name) >= len(before+after) && strings.HasPrefix(name, before) && strings.HasSuffix(name, after)
 }
 
 // Columns shows columns of the first table that has them all, in the rows whose first

@@ -8,12 +8,12 @@ import (
 
 // Highlights are the rows of the summary.
 func Highlights() []records.Highlight {
-	july, once := work(104), fmt.Sprintf("%s, static, %d orders", work(104), judgedOrders)
+	months, once := work("*", 104), fmt.Sprintf("%s, static, %d orders", work("*", 104), judgedOrders)
 	return []records.Highlight{{Name: "usage", Page: pageFile, Maker: maker, Lines: []records.Pick{
 		{Work: once, Figure: nodesFigure, As: "500 VMs, nodes of 40 cores: nodes, % of those by request"},
 		{Work: once, Figure: overFigure, As: "the same: cpu over, % of node-time", Brief: true},
-		{Work: july + nightlyRow, Figure: overFigure, As: "the same, nightly", Brief: true},
-		{Work: work(42) + nightlyRow, Figure: overFigure, As: "nodes of 16 cores, nightly: cpu over, % of node-time", Brief: true},
+		{Work: months + nightlyRow, Figure: overFigure, As: "the same, nightly", Brief: true},
+		{Work: work("*", 42) + nightlyRow, Figure: overFigure, As: "nodes of 16 cores, nightly: cpu over, % of node-time", Brief: true},
 		{Work: generatedWork("1"), Figure: idealFigure, As: "generated clusters, nightly: nodes ÷ those of hindsight", Brief: true},
 		{Work: generatedWork("hot"), Figure: overFigure, As: "the same with hot workloads: cpu over, % of node-time", Brief: true},
 	}}}
@@ -28,7 +28,12 @@ const (
 var nightlyRow = fmt.Sprintf(", nightly, %d orders", rollingOrders)
 
 // work is the name of a public set's rows.
-func work(ghz int) string { return fmt.Sprintf("GWA-T-12, July → August, %d GHz", ghz) }
+func work(months string, ghz int) string { return fmt.Sprintf("GWA-T-12, %s, %d GHz", months, ghz) }
+
+func (r *record) work(ghz int) string { return work(r.names(), ghz) }
+
+// names are the months fitted and judged.
+func (r *record) names() string { return fmt.Sprintf("%s → %s", r.fitted.Month(), r.judged.Month()) }
 
 func generatedWork(kind string) string {
 	return fmt.Sprintf("kubernetes, usage=%s, nightly, %d clusters × %d + %d days", kind, clusters, fitDays, spare)

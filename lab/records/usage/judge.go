@@ -28,6 +28,7 @@ type set struct {
 	trace     *trace.Trace
 	usage     *trace.Usage
 	at, until float64
+	from      float64 // of the samples of quantiles
 	end       float64 // of the judged time; 0 = that of the usage
 	leastDays int
 }
@@ -192,7 +193,7 @@ func largest(inst *binpack.Instance) (most int64) {
 // quantile is the window with each app at a quantile of its samples before the window,
 // times a margin.
 func (s *set) quantile(q, margin float64) (*trace.Trace, error) {
-	of := s.pooled(math.Inf(-1), s.at, q)
+	of := s.pooled(s.from, s.at, q)
 	return s.changed(func(app int, _ int64) int64 { return int64(math.Ceil(margin * 1000 * of[app])) })
 }
 

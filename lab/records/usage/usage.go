@@ -40,7 +40,11 @@ type record struct {
 	ctx   context.Context
 	lines records.Table
 	risk  records.Table
-	also  []string
+	// fitted and judged are the last two of the set's months, between which the mean use changes by a number of %.
+	fitted, judged time.Time
+	ofSet          int
+	change         float64
+	also           []string
 	// replays is their number, all of them checked; unplaced are the items that no node took, by replay and app.
 	replays  int
 	unplaced []string
@@ -109,18 +113,66 @@ func (r *record) add(l records.Line) {
 	fmt.Fprintln(r.Runner.Log, "  ", records.RowText(l.Row()))
 }
 
-// months fits July and judges August.
+// lastMonths finds the last month of a converted set and the one before it, which has to be there.
+func (r *record) lastMonths(t *trace.Trace, u *trace.Usage) error {
+	files, _ := t.Source["files"].(map[string]any)
+	months := map[time.Time]bool{}
+	for name := range files {
+		var year, month int
+		if n, _ := fmt.Sscanf(name, "gwa_t12_rnd_cpu_%d-%d.csv", &year, &month); n == 2 {
+			one := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
+			if months[one] = true; one.After(r.judged) {
+				r.judged = one
+			}
+		}
+	}
+	if r.fitted = r.judged.AddDate(0, -1, 0); !months[r.fitted] {
+		return fmt.Errorf("GWA-T-12: no cpu file has %s, which is fitted: the last month, %s, is judged", r.fitted.Format(monthForm), r.judged.Format(monthForm))
+	}
+	r.ofSet = len(months)
+	r.change = 100 * (meanUse(u, r.judged)/meanUse(u, r.fitted) - 1)
+	return nil
+}
+
+const monthForm = "2006-01"
+
+// meanUse is the mean of all samples of cpu in a month.
+func meanUse(u *trace.Usage, month time.Time) float64 {
+	sum, n := 0., 0
+	from, until := float64(month.Unix()), float64(month.AddDate(0, 1, 0).Unix())
+	for i := range u.Series {
+		s := &u.Series[i]
+		if s.Dimension != 0 {
+			continue
+		}
+		for k, v := range s.Values {
+			if at := s.Start + float64(k)*s.Step; at >= from && at < until && v == v {
+				sum, n = sum+float64(v), n+1
+			}
+		}
+	}
+	return sum / float64(n)
+}
+
+// months fits the month before the last, and judges the last.
 func (r *record) months(node int, want targets) error {
 	t, err := r.convert(fmt.Sprintf("gwa-%d", node), "gwa-t-12", "--node-ghz", node)
 	if err != nil {
 		return err
 	}
-	august := float64(time.Date(2013, 8, 1, 0, 0, 0, 0, time.UTC).Unix())
-	s, err := newSet(t, august, august+30*day, product.LeastDays)
+	u, err := t.Usage()
 	if err != nil {
 		return err
 	}
-	s.end = august + 31*day - 7200 // the file of a month ends at 22:00 UTC; a later month is not judged here
+	if err := r.lastMonths(t, u); err != nil {
+		return err
+	}
+	next := float64(r.judged.AddDate(0, 1, 0).Unix())
+	s, err := newSet(t, float64(r.judged.Unix()), next-day, product.LeastDays)
+	if err != nil {
+		return err
+	}
+	s.from, s.end = float64(r.fitted.Unix()), next-7200 // the file of a month ends at 22:00 UTC
 	base, err := s.byRequest()
 	if err != nil {
 		return err
@@ -149,7 +201,7 @@ func (r *record) months(node int, want targets) error {
 	if err != nil {
 		return err
 	}
-	work := work(node)
+	work := r.work(node)
 	r.noted(work, requests, static, rolling)
 	once := fmt.Sprintf("%s, static, %d orders", work, orders)
 	by := fmt.Sprintf("± %.4f; by request, %d orders, %.2f nodes, over %.4f ± %.4f", half(static.overs), requests.orders, requests.most, requests.over, half(requests.overs))
@@ -198,6 +250,7 @@ func (r *record) estimates(s *set, static, rolling figures) error {
 	quantile := func(q, margin float64) func() (*trace.Trace, error) {
 		return func() (*trace.Trace, error) { return s.quantile(q, margin) }
 	}
+	fitted := r.fitted.Month().String()
 	for _, one := range []struct {
 		name string
 		make func() (*trace.Trace, error)
@@ -205,10 +258,10 @@ func (r *record) estimates(s *set, static, rolling figures) error {
 		{"its request", share(1)},
 		{"request ÷ 1.5", share(1.5)},
 		{"request ÷ 2", share(2)},
-		{"p90 of July × 1.1", quantile(.9, 1.1)},
-		{"p95 of July × 1.1", quantile(.95, 1.1)},
-		{"p99 of July", quantile(.99, 1)},
-		{"p99.9 of July", quantile(.999, 1)},
+		{"p90 of " + fitted + " × 1.1", quantile(.9, 1.1)},
+		{"p95 of " + fitted + " × 1.1", quantile(.95, 1.1)},
+		{"p99 of " + fitted, quantile(.99, 1)},
+		{"p99.9 of " + fitted, quantile(.999, 1)},
 	} {
 		w, err := one.make()
 		if err != nil {

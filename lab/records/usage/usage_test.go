@@ -87,6 +87,33 @@ func TestReplaysAreCheckedAndWhole(t *testing.T) {
 	assert.Equal(t, []string{fmt.Sprintf("%d of %s (row)", 2*items, w.Instance.Apps[3].Name)}, r.unplaced)
 }
 
+// The last month of the folder is judged, and the one before it fitted; rows, page and summary have their names.
+func TestLastMonths(t *testing.T) {
+	u := &trace.Usage{Series: []trace.Series{{Start: 1372636800, Step: 31 * day, Values: []float32{1, 2, 3}}}} // July, August, 1 September
+	of := func(months ...string) (*record, error) {
+		files := map[string]any{"gwa_t12_rnd_vms.csv": "", "planetlab_cpu_20110303.csv": ""}
+		for _, m := range months {
+			files["gwa_t12_rnd_cpu_"+m+".csv"], files["gwa_t12_rnd_memory_"+m+".csv"] = "", ""
+		}
+		r := &record{}
+		return r, r.lastMonths(&trace.Trace{Source: map[string]any{"files": files}}, u)
+	}
+	r, err := of("2013-07", "2013-08")
+	require.NoError(t, err)
+	assert.Equal(t, "GWA-T-12, July → August, 104 GHz", r.work(104))
+	assert.Contains(t, r.set(), "by +100 % from July to August 2013")
+	assert.Contains(t, r.set(), "that of both months")
+	r, err = of("2013-09", "2013-07", "2013-08")
+	require.NoError(t, err)
+	assert.Equal(t, "GWA-T-12, August → September, 42 GHz", r.work(42))
+	assert.Contains(t, r.set(), "by +50 % from August to September 2013")
+	assert.Contains(t, r.set(), "largest use before September, by request at that of all 3 months")
+	_, err = of("2013-07", "2013-09")
+	require.ErrorContains(t, err, "no cpu file has 2013-08, which is fitted: the last month, 2013-09, is judged")
+	_, err = of()
+	require.Error(t, err)
+}
+
 // Of 1, 2, 3: the standard deviation is 1, so 4.303 ÷ √3 on each side.
 func TestHalfOfTheInterval(t *testing.T) { assert.InDelta(t, 2.4841, half([]float64{1, 2, 3}), 1e-4) }
 
