@@ -166,6 +166,9 @@ func (j *judge) byUse(ctx context.Context) (*bill, error) {
 		return nil, err
 	}
 	for _, r := range compared[0].Results {
+		if r.Policy == "current" {
+			continue
+		}
 		mean := 0.
 		for _, run := range r.Runs {
 			if run.Order > 0 {
