@@ -65,18 +65,18 @@ func TestNoMeanOverRequestAndUse(t *testing.T) {
 func TestSavingByUseOfTheBest(t *testing.T) {
 	list := kinds()
 	list[0].Results[0].Policy = "firstfit"
-	if got, want := Summary(list), "By use bestfit needs 16 machines of the 39 of firstfit by request, −59.0 %; cpu above"; !strings.HasPrefix(got, want) {
+	if got, want := Summary(list), "By use bestfit needs 16 machines and firstfit by request 39, −59.0 %; cpu above"; !strings.HasPrefix(got, want) {
 		t.Error(got)
 	}
 	list[0].Trace.Mixed, list[1].Trace.Mixed = true, true
 	for i := range list[1].Results[0].Runs {
 		list[1].Results[0].Runs[i].Cost = 40
 	}
-	if got, want := Summary(list), "firstfit by request, cost +2.6 %; cpu above"; !strings.Contains(got, want) {
+	if got, want := Summary(list), "firstfit by request 39, cost +2.6 %; cpu above"; !strings.Contains(got, want) {
 		t.Error(got)
 	}
 	list[1].Trace.Deletes = true
-	if got, want := Summary(list), "needs 0 machines of the 39 at the peak of firstfit"; !strings.Contains(got, want) {
+	if got, want := Summary(list), "needs 0 machines and firstfit by request 39 at the peak, cost "; !strings.Contains(got, want) {
 		t.Error(got)
 	}
 	list[1].Trace.Deletes = false

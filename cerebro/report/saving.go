@@ -201,18 +201,19 @@ func mixedSummary(list []Comparison) string {
 	if a == nil || b == nil || absent(a) || absent(b) || len(a.used()) == 0 {
 		return none
 	}
-	of, cost := sheet.Short(meanOf(b.counted(), request.machineCount())), ""
+	of, cost := "of", ""
+	if a.Policy != b.Policy {
+		of = "and " + nameOf(b) + " by request"
+	}
+	of += " " + sheet.Short(meanOf(b.counted(), request.machineCount()))
 	if use.Trace.Deletes {
 		of += " at the peak"
-	}
-	if a.Policy != b.Policy {
-		of = "the " + of + " of " + nameOf(b) + " by request"
 	}
 	if use.Trace.Mixed || use.Trace.Deletes {
 		cost = " cost"
 	}
 	more := 100 * (meanOf(a.counted(), use.cost)/meanOf(b.counted(), request.cost) - 1)
-	return fmt.Sprintf("By use %s needs %s machines of %s,%s %s%s; %s.", nameOf(a), sheet.Short(meanOf(a.counted(), use.machineCount())), of, cost,
+	return fmt.Sprintf("By use %s needs %s machines %s,%s %s%s; %s.", nameOf(a), sheet.Short(meanOf(a.counted(), use.machineCount())), of, cost,
 		strings.Replace(sheet.Figure(more, 1, true), "-", "−", 1)+" %", caveatsOf(list[at:at+1]), MeanUse(a.used(), "order").Text())
 }
 
