@@ -21,9 +21,9 @@ type limit struct{ best, volume report.Bound }
 
 // meanBound is the bound next to figures over shuffled orders: the mean of their
 // bounds. Without departures all orders have the same bound. Departures move with their
-// requests, so the bound of the file's order may be far from the others'.
+// requests, so the bound of the file's order may be far from the others'; those of a trace by use stay in time.
 func meanBound(ctx context.Context, t *trace.Trace, deletes bool, seed uint64, orders int, opt bound.Options) limit {
-	if orders == 0 || !deletes {
+	if orders == 0 || !deletes || sized.BySize(t) {
 		return limitOf(t, Bounds(ctx, t, seed, 0, opt), opt.Moves)
 	}
 	opt.Work /= int64(orders)

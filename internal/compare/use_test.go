@@ -3,12 +3,14 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/bound"
 	"github.com/sigma-scheduler/sigma/cerebro/report"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -57,6 +59,9 @@ func TestOrdersByUse(t *testing.T) {
 	for _, run := range r.Comparisons[0].Results[0].Runs {
 		require.NotNil(t, run.Use, "order %d", run.Order)
 	}
+	left := *tr
+	left.Events = append(slices.Clone(tr.Events), trace.Event{Time: 900, Kind: trace.Delete, Request: 0, Count: 1})
+	require.Equal(t, meanBound(t.Context(), &left, true, 1, 0, bound.Options{}), meanBound(t.Context(), &left, true, 1, 3, bound.Options{}), "each item lives when it did")
 	tr.Events[1].Time = 300
 	_, err = Run(t.Context(), []*trace.Trace{tr}, []string{"bestfit"}, Catalog{}, Options{Orders: 3, Seed: 1})
 	require.ErrorContains(t, err, "no two arrive at one time")
