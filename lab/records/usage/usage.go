@@ -136,22 +136,23 @@ func (r *record) lastMonths(t *trace.Trace, u *trace.Usage) error {
 
 const monthForm = "2006-01"
 
-// meanUse is the mean of all samples of cpu in a month.
-func meanUse(u *trace.Usage, month time.Time) float64 {
-	sum, n := 0., 0
+// meanUse is the sum of the mean use of cpu of each VM in a month.
+func meanUse(u *trace.Usage, month time.Time) (sum float64) {
 	from, until := float64(month.Unix()), float64(month.AddDate(0, 1, 0).Unix())
 	for i := range u.Series {
 		s := &u.Series[i]
 		if s.Dimension != 0 {
 			continue
 		}
+		used, n := 0., 0.
 		for k, v := range s.Values {
 			if at := s.Start + float64(k)*s.Step; at >= from && at < until && v == v {
-				sum, n = sum+float64(v), n+1
+				used, n = used+float64(v), n+1
 			}
 		}
+		sum += used / max(1, n)
 	}
-	return sum / float64(n)
+	return sum
 }
 
 // months fits the month before the last, and judges the last.
