@@ -55,7 +55,7 @@ func TestAlike(t *testing.T) {
 	require.Greater(t, changed, 1000)
 }
 
-// TestAlikeInStatus: what a pod's status says while it starts has no effect.
+// TestAlikeInStatus: the changes of the status of a pod that starts have no effect.
 func TestAlikeInStatus(t *testing.T) {
 	a := podOf("web", ownedBy("ReplicaSet", "web"), requests("cpu", "1"))
 	b := a.DeepCopy()
