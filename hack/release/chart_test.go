@@ -24,7 +24,7 @@ var (
 	resources  = []string{"base/crds", "mpa/crds", "overlays/second-scheduler", "mpa"}
 	components = []string{
 		"components/servicemonitor", "mpa/monitoring", "components/repair", "components/rebalance", "components/native-rules",
-		"components/namespaces", "components/network-policy", "mpa/network-policy", "mpa/retraining", "mpa/limits", "mpa/knative",
+		"components/namespaces", "components/network-policy", "mpa/network-policy", "mpa/retraining", "mpa/limits", "mpa/knative", "mpa/usage",
 	}
 )
 
@@ -38,7 +38,7 @@ nativeRules: {enabled: true}
 namespaces: {enabled: true}
 networkPolicy: {enabled: true}
 monitoring: {enabled: true}
-mpa: {enabled: true, limits: {enabled: true}, knative: {enabled: true}, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
+mpa: {enabled: true, limits: {enabled: true}, knative: {enabled: true}, usage: {enabled: true}, retraining: {enabled: true}, journal: {volume: {persistentVolumeClaim: {claimName: sigma-mpa-journal}}}}`
 	// A component may change what another part has.
 	same(t, all, components)
 	same(t, all+"\npilot: {enabled: true}", append(slices.Clone(components), "components/pilot"))

@@ -45,6 +45,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
+	"github.com/sigma-scheduler/sigma/mpa/namespaces"
 	"github.com/sigma-scheduler/sigma/mpa/reach"
 	"github.com/sigma-scheduler/sigma/mpa/share"
 	"github.com/sigma-scheduler/sigma/mpa/target"
@@ -75,6 +76,8 @@ type Options struct {
 	// WebhookProbe is the interval of checks that the API server reaches the webhook of new
 	// pods; 0 = never.
 	WebhookProbe time.Duration
+	// Namespaces makes objects for the workloads of labelled namespaces: see package namespaces.
+	Namespaces bool
 	// Namespace is the autoscaler's own. Its objects are ignored.
 	Namespace string
 }
@@ -97,6 +100,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.RetrainingCoolDown, "retraining-cool-down", 24*time.Hour, "least time between two such Jobs of an object")
 	flags.IntVar(&o.RetrainingJobs, "retraining-jobs", 4, "such Jobs that run at the same time, for all objects")
 	flags.DurationVar(&o.WebhookProbe, "webhook-probe", time.Minute, "how often a dry run tries whether the API server reaches the webhook of new pods, for the condition WebhookReached; 0: never")
+	flags.BoolVar(&o.Namespaces, "usage-namespaces", false, "make an object of the algorithm usage for each workload of namespaces with the label "+namespaces.Label)
 	flags.DurationVar(&o.JournalAge, "journal-age", 30*24*time.Hour, "a journal without new lines for this long, such as that of a deleted object, is removed")
 }
 
@@ -216,6 +220,11 @@ func Setup(m manager.Manager, o Options) error {
 	if o.WebhookProbe > 0 {
 		r.webhook = reach.New(m.GetClient(), o.Namespace, o.WebhookProbe)
 		if err := m.Add(r.webhook); err != nil {
+			return err
+		}
+	}
+	if o.Namespaces {
+		if err := namespaces.Setup(m, o.Namespace); err != nil {
 			return err
 		}
 	}

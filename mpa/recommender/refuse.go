@@ -21,6 +21,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/horizontal"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -131,8 +132,11 @@ func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 	return nil, nil
 }
 
-// horizontal refuses where a HorizontalPodAutoscaler has the same target.
+// horizontal refuses where a HorizontalPodAutoscaler has the same target, unless the algorithm leaves the replicas to it.
 func (r *reconciler) horizontal(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
+	if horizontal.Beside(o.Spec.Recommender.Algorithm) {
+		return nil, nil
+	}
 	list := &autoscalingv2.HorizontalPodAutoscalerList{}
 	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A Workload is the target of an object.
@@ -206,4 +207,22 @@ func Containers(spec *corev1.PodSpec) []*corev1.Container {
 		list = append(list, &spec.Containers[i])
 	}
 	return list
+}
+
+// SameRequests reports whether a pod has the requests of a template. Resources that the template does not request, as those of
+// injected containers or a LimitRange's default, does not count.
+func SameRequests(pod, template *corev1.PodSpec) bool {
+	have := Containers(pod)
+	for _, c := range Containers(template) {
+		i := slices.IndexFunc(have, func(o *corev1.Container) bool { return o.Name == c.Name })
+		for name, q := range c.Resources.Requests {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory || q.IsZero() {
+				continue
+			}
+			if i < 0 || podspec.Milli(new(have[i].Resources.Requests[name])) != podspec.Milli(&q) {
+				return false
+			}
+		}
+	}
+	return true
 }

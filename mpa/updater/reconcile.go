@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/horizontal"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
@@ -77,7 +77,7 @@ func (u *updater) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	switch {
 	case m.Spec.ScaleTargetRef.Knative(): // the controller of those has it
 	case m.Spec.Mode == v1alpha1.ModeOff:
-		err = u.disable(ctx, m)
+		err = errors.Join(u.disable(ctx, m), u.restore(ctx, m))
 	case m.Status.Recommendation != nil:
 		var o *object
 		if o, err = u.object(ctx, m); err != nil {
@@ -176,6 +176,9 @@ func (u *updater) update(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		if failed == nil {
 			failed = u.limit(ctx, m, o, &own, w)
 		}
+		if failed == nil && asTemplate(m.Status.Recommendation.Containers, &w.Template.Spec) {
+			failed = u.restore(ctx, m)
+		}
 	}
 	if w != nil && w.short && after == 0 {
 		after = evictionWait // events are not watched
@@ -201,14 +204,12 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	case w.Replicas == 0:
 		return w, block{"SwitchedOff", "0 replicas: the workload is switched off"}, nil
 	}
-	var hpas autoscalingv2.HorizontalPodAutoscalerList
-	if err := u.client.List(ctx, &hpas, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	hpas, err := u.horizontals(ctx, m)
+	if err != nil {
 		return nil, block{}, err
 	}
-	for i := range hpas.Items {
-		if targets(&hpas.Items[i], m) {
-			return w, block{"OtherAutoscaler", fmt.Sprintf("HorizontalPodAutoscaler %s has the same target", hpas.Items[i].Name)}, nil
-		}
+	if len(hpas) > 0 && !horizontal.Beside(m.Spec.Recommender.Algorithm) {
+		return w, block{"OtherAutoscaler", fmt.Sprintf("HorizontalPodAutoscaler %s has the same target", hpas[0].Name)}, nil
 	}
 	var others v1alpha1.MultidimPodAutoscalerList
 	if err := u.client.List(ctx, &others, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -227,7 +228,8 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 		}
 		return w, block{"RecommenderRefused", why}, nil
 	}
-	return w, block{}, nil
+	b, err := u.convert(ctx, m, w)
+	return w, b, err
 }
 
 // begin starts to carry out a new recommendation: it records the start, or the reason for
