@@ -157,6 +157,10 @@ records: build lab ## placement figures against their targets: writes docs/resul
 usage-records: build lab ## machines by the measured use of workloads, and its risk: writes docs/results/usage.md (8 CPU-minutes)
 	bin/sigma-lab records usage
 
+.PHONY: batch-records
+batch-records: build lab ## batch work on the cpu that online workloads leave: writes docs/results/batch.md (1 CPU-minute)
+	bin/sigma-lab records batch
+
 .PHONY: usage-prometheus
 usage-prometheus: ## 28 days of 2,000 workloads from a real Prometheus of made-up series: writes docs/results/usage-prometheus.md (10 CPU-minutes)
 	@hack/usage-prometheus.sh

@@ -30,6 +30,8 @@ type Options struct {
 	UsageUntil float64
 	// Nightly, when set, lets the sizes of items follow their use. It needs Usage.
 	Nightly *Nightly
+	// Batch, when set, fills the cpu that items leave with tasks. It needs Usage.
+	Batch *Batch
 	// Fallback decides where the policy's score is not finite; nil = the lowest
 	// position.
 	Fallback binpack.Policy

@@ -31,6 +31,7 @@ type Use struct {
 	// Allowed is the most moves that were allowed between two nights: 0 where [Nightly.Moves] of
 	// the living items is less than one.
 	Allowed int
+	Batch   *BatchUse // nil without Options.Batch
 }
 
 // Mean is the mean number of machines that hold an item.
@@ -87,6 +88,7 @@ type meter struct {
 	movedOf []int  // of them, by app
 	fixed   []bool // by request: it must not move
 	ended   bool   // the last event is over
+	filler  *filler
 }
 
 // newMeter prepares the parts that all runs share.
@@ -143,8 +145,11 @@ func (m *meter) setDemands(inst *binpack.Instance) {
 func (r *Replayer) beginUse(events []trace.Event) error {
 	u := &r.run
 	if u.opt.Usage == nil {
-		if u.opt.Nightly != nil {
+		switch {
+		case u.opt.Nightly != nil:
 			return errors.New("moves by use want a trace with usage.csv.gz")
+		case u.opt.Batch != nil:
+			return errors.New("batch work wants a trace with usage.csv.gz")
 		}
 		return nil
 	}
@@ -192,6 +197,9 @@ func (r *Replayer) beginUse(events []trace.Event) error {
 	}
 	m.nightAt = day * (math.Floor(first/day) + 1)
 	m.setDemands(r.state.Instance())
+	if err := r.beginBatch(first); err != nil {
+		return err
+	}
 	return r.beginNights(first)
 }
 
@@ -212,6 +220,7 @@ func (r *Replayer) judge(before float64) {
 			return
 		}
 		m.look(r, at)
+		m.fill(r, at)
 		if opt.Nightly != nil {
 			r.relieve(at)
 		}
@@ -345,6 +354,9 @@ func (r *Replayer) finishUse() {
 		}
 	}
 	slices.SortStableFunc(m.out.Nodes, func(a, b NodeUse) int { return slices.Compare(b.Over, a.Over) })
+	if m.filler != nil {
+		m.out.Batch = &m.filler.out
+	}
 	r.run.out.Use = m.out
 }
 

@@ -32,13 +32,20 @@ type Sizes struct {
 	requests    []usage.Amounts
 	noted       map[string]any // the requests of apps whose demands are not theirs
 	most        [][]int64      // per app: the largest capacity of a machine that it may use
-	nights      map[float64][][]int64
+	nights      map[float64]*night
+	slots       []*usage.Slots // nil unless [Sizes.BySlot]
+}
+
+// A night has the demands, and with slots the cores of one item by slot.
+type night struct {
+	demands [][]int64
+	slots   [][usage.SlotCount]float64
 }
 
 // New prepares a trace, whose cpu must be in units of at most a thousandth: see [Finer]. Apps with
 // fewer days of history count by request; [usage.LeastDays] is the number for clusters.
 func New(t *trace.Trace, u *trace.Usage, leastDays int) (*Sizes, error) {
-	s := &Sizes{trace: t, leastDays: leastDays, jobs: map[string]bool{}, nights: map[float64][][]int64{}}
+	s := &Sizes{trace: t, leastDays: leastDays, jobs: map[string]bool{}, nights: map[float64]*night{}}
 	s.histories = make([]*usage.History, len(t.Instance.Apps))
 	s.cpu, s.memory = dimension(t, "cpu"), dimension(t, "memory")
 	if s.cpu < 0 {
@@ -128,10 +135,19 @@ func (s *Sizes) At(at float64) ([]usage.Size, error) {
 			h = &usage.History{}
 			s.histories[series.App] = h
 		}
-		if err := feed(h, series, int(series.Dimension) == s.memory, s.read[i], at); err != nil {
+		add := func(at, seconds, v float64) error {
+			switch {
+			case int(series.Dimension) == s.memory:
+				return h.AddMemory(at, seconds, v)
+			case s.slots != nil:
+				return errors.Join(h.AddCPU(at, seconds, v), s.slots[series.App].AddCPU(at, seconds, v))
+			}
+			return h.AddCPU(at, seconds, v)
+		}
+		if err := feed(add, series, s.read[i], at); err != nil {
 			return nil, fmt.Errorf("app %s: %w", s.trace.Instance.Apps[series.App].Name, err)
 		}
-		s.read[i] = at
+		s.read[i] = max(s.read[i], at)
 	}
 	out := make([]usage.Size, len(s.histories))
 	for a, h := range s.histories {
@@ -141,7 +157,7 @@ func (s *Sizes) At(at float64) ([]usage.Size, error) {
 }
 
 // feed adds the samples of a series that end after from, up to a time.
-func feed(h *usage.History, s *trace.Series, memory bool, from, until float64) error {
+func feed(add func(at, seconds, v float64) error, s *trace.Series, from, until float64) error {
 	first := 0
 	if !math.IsInf(from, -1) {
 		first = max(0, int(math.Ceil((from-s.Start)/s.Step-1e-9)))
@@ -154,13 +170,7 @@ func feed(h *usage.History, s *trace.Series, memory bool, from, until float64) e
 		if v != v {
 			continue
 		}
-		var err error
-		if memory {
-			err = h.AddMemory(at, min(s.Step, day), v)
-		} else {
-			err = h.AddCPU(at, min(s.Step, day), v)
-		}
-		if err != nil {
+		if err := add(at, min(s.Step, day), v); err != nil {
 			return err
 		}
 	}
@@ -191,20 +201,25 @@ func (s *Sizes) demand(a int, size *usage.Size) []int64 {
 
 // Demands are the demands of all apps from a midnight on, as [cerebro.Nightly] reads them.
 // It keeps them, so that every order of arrival gets the same. It serves one goroutine.
-func (s *Sizes) Demands(at float64) [][]int64 {
-	if d, ok := s.nights[at]; ok {
-		return d
+func (s *Sizes) Demands(at float64) [][]int64 { return s.night(at).demands }
+
+func (s *Sizes) night(at float64) *night {
+	if n, ok := s.nights[at]; ok {
+		return n
 	}
 	sizes, err := s.At(at)
 	if err != nil {
 		panic("sized: " + err.Error()) // the reader of the series refuses such samples
 	}
-	demands := make([][]int64, len(sizes))
+	n := &night{demands: make([][]int64, len(sizes))}
 	for a := range sizes {
-		demands[a] = s.demand(a, &sizes[a])
+		n.demands[a] = s.demand(a, &sizes[a])
 	}
-	s.nights[at] = demands
-	return demands
+	if s.slots != nil {
+		n.slots = s.bySlot(at, sizes)
+	}
+	s.nights[at] = n
+	return n
 }
 
 // Finer returns the trace with cpu in units of a thousandth, if they are larger.

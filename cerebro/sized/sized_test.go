@@ -195,3 +195,27 @@ func TestWithoutRequest(t *testing.T) {
 		}
 	}
 }
+
+// By slot an item counts at the p99 of the hour, and by request or size where that is not known.
+func TestExpectedBySlot(t *testing.T) {
+	tr := sized.Finer(cluster(4, func(_ int, at float64) float64 {
+		if usage.SlotOf(at) == 9 {
+			return 3
+		}
+		return 1
+	}, func(int) float64 { return gib }))
+	u, err := tr.Usage()
+	require.NoError(t, err)
+	s, err := sized.New(tr, u, 15)
+	require.NoError(t, err)
+	s.BySlot()
+	const monday = 18 * day
+	for range 2 {
+		assert.InEpsilon(t, 3, s.Expected(monday, monday+9*3600)(0), .011)
+		assert.InEpsilon(t, 1, s.Expected(monday, monday+10*3600)(0), .011)
+		assert.InEpsilon(t, 1, s.Expected(monday, 23*day+9*3600)(0), .011, "a Saturday")
+		assert.Equal(t, 4., s.Expected(monday, monday+10*3600)(2), "too young")
+		assert.Equal(t, 4., s.Expected(monday, monday+10*3600)(3), "a Job")
+		s.Demands(monday + day)
+	}
+}

@@ -30,7 +30,7 @@ var table = []row{
 	{"binpack/plan/defrag", []string{"binpack", "binpack/rule"}},
 	{"binpack/packtest", []string{"binpack", "binpack/learned", "benchdata/policies"}},
 	{"swarm", []string{"internal/durable"}},
-	{"cerebro", []string{"binpack", "binpack/measure", "binpack/plan/defrag", "cerebro/trace"}},
+	{"cerebro", []string{"binpack", "binpack/measure", "binpack/plan/defrag", "cerebro/trace", "internal/usage"}},
 	{"cerebro/sized", []string{"binpack", "cerebro/trace", "internal/plural", "internal/usage"}},
 	{"cerebro/trace", []string{"binpack", "internal/durable"}},
 	{"cerebro/trace/tracetest", []string{"cerebro/trace"}},

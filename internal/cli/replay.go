@@ -24,7 +24,7 @@ func (a *app) replay() *cobra.Command {
 		retry, repack, quiet   bool
 		choice                 policyFlags
 		moving                 movingFlags
-		nightly                string
+		nightly, batch         string
 	)
 	cmd := &cobra.Command{
 		Use:   "replay --trace DIR --policy P | --log FILE [FILE…]",
@@ -68,6 +68,12 @@ the first one, and the exit code is 1. A log of several files is given in order.
 					return usagef("--nightly %w", err)
 				}
 			}
+			var fill *cerebro.Batch
+			if cmd.Flags().Changed("batch") {
+				if fill, err = cerebro.ParseBatch(batch); err != nil {
+					return usagef("--batch %w", err)
+				}
+			}
 			catalog, err := choice.catalog(seed)
 			if err != nil {
 				return err
@@ -86,16 +92,22 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			if err != nil {
 				return err
 			}
-			if nights != nil {
+			if nights != nil || fill != nil {
 				if use == nil {
-					return usagef("--nightly follows what items use: %s has no usage.csv.gz, or not in order %d, in which items arrive at other times", path, order)
+					return usagef("--nightly and --batch follow what items use: %s has no usage.csv.gz, or not in order %d, in which items arrive at other times", path, order)
 				}
 				t = sized.Finer(t)
 				sizes, err := sized.New(t, use, sized.LeastDays(t))
 				if err != nil {
 					return err
 				}
-				nights.Demands = sizes.Demands
+				if nights != nil {
+					nights.Demands = sizes.Demands
+				}
+				if fill != nil {
+					sizes.BySlot()
+					fill.Expected = sizes.Expected
+				}
 			}
 			found, err := catalog.Find(name, t)
 			if err != nil {
@@ -107,7 +119,7 @@ the first one, and the exit code is 1. A log of several files is given in order.
 			}
 			options := cerebro.Options{
 				Order: order, Seed: seed, Retry: retry, Check: true, Fallback: rule.Fallback{},
-				Repair: repair, Rebalance: rebalance, Usage: use, Nightly: nights,
+				Repair: repair, Rebalance: rebalance, Usage: use, Nightly: nights, Batch: fill,
 			}
 			if a.present {
 				if options.Stay, err = compare.StayOf(t); err != nil {
@@ -130,6 +142,7 @@ the first one, and the exit code is 1. A log of several files is given in order.
 	cmd.MarkFlagsMutuallyExclusive("present", "repack")
 	moving.add(flags)
 	flags.StringVar(&nightly, "nightly", "", "count items at what they use, found anew each midnight, and move up to a share of all and of each app a day (of an app at least one), such as moves=1%,workload=25%,relief=10m (wants usage.csv.gz)")
+	flags.StringVar(&batch, "batch", "", "fill the cpu that items leave with tasks of an endless queue, such as cores=1,mean=1h,memory=1Gi,grace=4h,seed=1 (wants usage.csv.gz; docs/batch.md)")
 	flags.StringVar(&placements, "placements", "", "CSV file to write placements to")
 	quietFlag(flags, &quiet)
 	choice.add(flags)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -98,6 +99,11 @@ func PrintRun(out io.Writer, head report.Trace, bound report.Bound, found Found,
 		default:
 			line("moves", "%d at night, %d at once, at most %.2f %% of the items a day", m.Nights, m.AtOnce, m.MostOfDay)
 		}
+	}
+	if run.Use != nil && run.Use.Batch != nil {
+		b := run.Use.Batch
+		line("batch", "%.2f %% of the machines' cpu offered, %.6g core-hours delivered (%.3g lost by evictions)", 100*b.Offered/math.Max(1, b.Capacity), b.Delivered/3600, b.Lost/3600)
+		line("tasks", "%d started, %d evicted (%.3f of 1,000), starved for %.4f %% of their time", b.Started, b.Evicted, 1000*float64(b.Evicted)/math.Max(1, float64(b.Started)), 100*b.Starved/math.Max(1, b.Held))
 	}
 	line("fragment", "%.4f", run.Fragment)
 	for _, cause := range slices.Sorted(maps.Keys(run.Fallbacks)) {

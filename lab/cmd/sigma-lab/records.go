@@ -41,7 +41,7 @@ func recordsCommand(shell cli.Shell) *cobra.Command {
 	flags.StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	flags.StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	flags.StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests(), p.usage(), p.savings(), p.tuneFloor())
+	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests(), p.usage(), p.batch(), p.savings(), p.tuneFloor())
 	return cmd
 }
 
@@ -240,6 +240,19 @@ func (p *program) usage() *cobra.Command {
 		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
 			cfg := usage.Config{Docs: p.docs, Out: p.out, Runner: p.runner(), Seconds: cputime.Process}
 			if err := usage.Run(cmd.Context(), cfg); err != nil {
+				return err
+			}
+			return p.summarise()
+		}),
+	}
+}
+
+func (p *program) batch() *cobra.Command {
+	return &cobra.Command{
+		Use: "batch", Short: "Batch work on the cpu that online workloads leave", Args: cobra.NoArgs,
+		RunE: p.run(func(cmd *cobra.Command, _ []string) error {
+			cfg := usage.Config{Docs: p.docs, Out: p.out, Runner: p.runner(), Seconds: cputime.Process}
+			if err := usage.RunBatch(cmd.Context(), cfg); err != nil {
 				return err
 			}
 			return p.summarise()

@@ -155,25 +155,34 @@ func meanUse(u *trace.Usage, month time.Time) (sum float64) {
 	return sum
 }
 
-// months fits the month before the last, and judges the last.
-func (r *record) months(node int, want targets) error {
+// month is the last month of the set, on nodes of so many GHz.
+func (r *record) month(node int) (*set, error) {
 	t, err := r.convert(fmt.Sprintf("gwa-%d", node), "gwa-t-12", "--node-ghz", node)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	u, err := t.Usage()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.lastMonths(t, u); err != nil {
-		return err
+		return nil, err
 	}
 	next := float64(r.judged.AddDate(0, 1, 0).Unix())
 	s, err := newSet(t, float64(r.judged.Unix()), next-day, product.LeastDays)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.from, s.end = float64(r.fitted.Unix()), next-7200 // the file of a month ends at 22:00 UTC
+	return s, nil
+}
+
+// months fits the month before the last, and judges the last.
+func (r *record) months(node int, want targets) error {
+	s, err := r.month(node)
+	if err != nil {
+		return err
+	}
 	base, err := s.byRequest()
 	if err != nil {
 		return err
