@@ -116,6 +116,9 @@ func (r *batchRecord) machines(ghz int) error {
 		return err
 	}
 	sizes.BySlot()
+	if err := r.split(s, ghz); err != nil {
+		return err
+	}
 	for _, nightly := range []bool{false, true} {
 		placed := "by request"
 		if nightly {
@@ -132,10 +135,7 @@ func (r *batchRecord) machines(ghz int) error {
 				return err
 			}
 			list = append(list, f)
-			r.all.Rows = append(r.all.Rows, []string{
-				placed, fmt.Sprintf("%d GHz", ghz), o.name, fmt.Sprintf("%.2f", f.share()), fmt.Sprintf("%.2f", half(f.shares)), fmt.Sprintf("%.0f", f.hours),
-				fmt.Sprintf("%.3f", 100*f.Lost/f.Delivered), fmt.Sprint(f.Started / batchOrders), fmt.Sprintf("%.3f", f.evicted()), fmt.Sprintf("%.4f", f.starved()),
-			})
+			r.row(r.judged.Month().String()+", "+placed, ghz, o.name, &f)
 		}
 		ours, default60 := &list[0], &list[1]
 		work := fmt.Sprintf("%s, placed %s", r.work(ghz), placed)
@@ -159,6 +159,40 @@ func (r *batchRecord) machines(ghz int) error {
 	return nil
 }
 
+func (r *batchRecord) row(placed string, ghz int, by string, f *filled) {
+	r.all.Rows = append(r.all.Rows, []string{
+		placed, fmt.Sprintf("%d GHz", ghz), by, fmt.Sprintf("%.2f", f.share()), fmt.Sprintf("%.2f", half(f.shares)), fmt.Sprintf("%.0f", f.hours),
+		fmt.Sprintf("%.3f", 100*f.Lost/f.Delivered), fmt.Sprint(f.Started / batchOrders), fmt.Sprintf("%.3f", f.evicted()), fmt.Sprintf("%.4f", f.starved()),
+	})
+}
+
+// split judges the rest of the month before, on which the constants were chosen, after 20 days of it.
+func (r *batchRecord) split(judged *set, ghz int) error {
+	from := float64(r.fitted.Unix()) + 20*day
+	s, err := newSet(judged.trace, from, judged.at, judged.leastDays)
+	if err != nil {
+		return err
+	}
+	s.end = judged.at - 7200
+	w, err := s.byRequest()
+	if err != nil {
+		return err
+	}
+	sizes, err := s.sizes()
+	if err != nil {
+		return err
+	}
+	sizes.BySlot()
+	for i, grace := range []float64{cerebro.BatchGrace, never} {
+		f, err := s.fill(w, sizes, false, grace, offers[i].of)
+		if err != nil {
+			return err
+		}
+		r.row(fmt.Sprintf("%s, last 11 days, by request", r.fitted.Month()), ghz, offers[i].name, &f)
+	}
+	return nil
+}
+
 func (r *batchRecord) page(version string, seconds float64) error {
 	p := records.NewPage("Batch work on the cpu that is left")
 	p.Text(`Tasks of one core from an endless queue, with exponential work of one hour in the mean, on the machines that [placement by request and by use](usage.md)
@@ -173,7 +207,8 @@ Steps in which the VMs with samples have less than half of a machine's demand do
 	p.Heading("All formulas")
 	p.Table(r.all)
 	p.Text(fmt.Sprintf(`%d orders of arrival each; ± is half of the 95 %% interval (Student's t) over them. Placed by use, the machines are %s`, batchOrders,
-		`as few as the use of their VMs allows, so that little is left at p99, and the formulas that look at use alone lend what the VMs need at their peaks.`))
+		`as few as the use of their VMs allows, so that little is left at p99, and the formulas that look at use alone lend what the VMs need at their peaks.
+In the last days of July, whose use is lower, both formulas offer about the same by request: the gain depends on the month.`))
 	commands := append(r.Runner.Noted(), "bin/sigma-lab records batch")
 	p.Commands(seconds, batchMaker, version, commands)
 	return p.Save(filepath.Join(r.Docs, batchFile))
