@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/plan/defrag"
 )
 
 // Nightly counts items at sizes that follow their use: at each midnight of the trace's
@@ -188,24 +189,14 @@ func (r *Replayer) relieve(now float64) {
 // no less than the excess, else the largest that finds a place. It reports whether it did.
 func (r *Replayer) giveAway(now float64, from int32, excess float64, size func(item int32) float64, takes func(item, to int32) bool) bool {
 	var items []int32
+	var sizes []float64
 	for _, item := range r.meter.living {
 		if r.where[item] == from && len(r.devices[item]) == 0 && !r.meter.fixed[r.requestOf(item)] && r.mayMove(r.appOf(item)) && size(item) > 0 {
-			items = append(items, item)
+			items, sizes = append(items, item), append(sizes, size(item))
 		}
 	}
-	rank := func(item int32) (lacks int, v float64) {
-		if v = size(item); v >= excess {
-			return 0, v
-		}
-		return 1, -v
-	}
-	slices.SortStableFunc(items, func(a, b int32) int {
-		lacksA, x := rank(a)
-		lacksB, y := rank(b)
-		return cmp.Or(cmp.Compare(lacksA, lacksB), cmp.Compare(x, y))
-	})
-	for _, item := range items {
-		if r.shift(now, item, takes) {
+	for _, i := range defrag.LeaveOrder(sizes, excess) {
+		if r.shift(now, items[i], takes) {
 			return true
 		}
 	}
