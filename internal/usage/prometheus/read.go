@@ -264,7 +264,7 @@ func (g *grid) add(m model.Matrix, memory bool) {
 			if i < 0 || i >= Steps {
 				continue
 			}
-			if v := float64(p.Value); !(v >= 0 && v <= unbounded) {
+			if v := float64(p.Value); !plausible(v) {
 				g.dropped.add(1, name.Pod)
 			} else if *values == nil || (*values)[i] != (*values)[i] {
 				*values = set(*values, i, float32(math.Abs(v))) // no negative zero

@@ -28,6 +28,8 @@ type Fake struct {
 	Warning  string // with each answer; "" = none
 	Null     bool   // an entry null in each answer
 	Answered func() // after each range query; may be nil
+	// Clock is the time of queries without one, in seconds since 1970; nil = 0.
+	Clock func() int64
 }
 
 // A Series is the use of a container.
@@ -109,7 +111,6 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.instant(w, query, seconds("time"))
 		return
 	}
-	memory := strings.Contains(query, "max_over_time")
 	start, end := seconds("start"), seconds("end")
 	if n := len(f.Series) * int((end-start)/step+1); f.Limit > 0 && n > f.Limit {
 		f.Refused.Add(1)
@@ -117,8 +118,27 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}`)
 		return
 	}
-	sums := map[string]map[int64]float64{} // by labels as JSON, which has them in order
-	var names []string
+	names, sums := f.sums(query, start, end)
+	result := []any{}
+	for _, name := range names {
+		var values []any
+		for _, at := range slices.Sorted(maps.Keys(sums[name])) {
+			values = append(values, []any{at, strconv.FormatFloat(sums[name][at], 'g', -1, 64)})
+		}
+		if values != nil {
+			result = append(result, map[string]any{"metric": json.RawMessage(name), "values": values})
+		}
+	}
+	f.respond(w, "matrix", result)
+	if f.Answered != nil {
+		f.Answered()
+	}
+}
+
+// sums are the values of a query of use from a time on up to another, by labels as JSON, which has them in order.
+func (f *Fake) sums(query string, start, end int64) (names []string, sums map[string]map[int64]float64) {
+	memory := strings.Contains(query, "max_over_time")
+	sums = map[string]map[int64]float64{}
 	for i := range f.Series {
 		s := &f.Series[i]
 		labels := s.labels()
@@ -149,24 +169,24 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	result := []any{}
-	for _, name := range names {
-		var values []any
-		for _, at := range slices.Sorted(maps.Keys(sums[name])) {
-			values = append(values, []any{at, strconv.FormatFloat(sums[name][at], 'g', -1, 64)})
-		}
-		if values != nil {
-			result = append(result, map[string]any{"metric": json.RawMessage(name), "values": values})
-		}
-	}
-	f.respond(w, "matrix", result)
-	if f.Answered != nil {
-		f.Answered()
-	}
+	return names, sums
 }
 
 func (f *Fake) instant(w http.ResponseWriter, query string, at int64) {
 	result := []any{}
+	if at == 0 && f.Clock != nil {
+		at = f.Clock()
+	}
+	if strings.Contains(query, "max_over_time") || strings.Contains(query, "rate(") {
+		names, sums := f.sums(query, at, at)
+		for _, name := range names {
+			if v, ok := sums[name][at]; ok {
+				result = append(result, map[string]any{"metric": json.RawMessage(name), "value": []any{at, strconv.FormatFloat(v, 'g', -1, 64)}})
+			}
+		}
+		f.respond(w, "vector", result)
+		return
+	}
 	if strings.HasPrefix(query, "count by") {
 		counts := map[string]int{}
 		for i := range f.Series {
