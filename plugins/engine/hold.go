@@ -3,7 +3,10 @@ package engine
 import (
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 // Hold reserves places before the next decision, as far as there is room for them then, until a
@@ -55,4 +58,37 @@ func (e *Engine) Decides() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.state.fresh
+}
+
+// Prefer returns some nodes in the order in which the policy that decides on a pod prefers them for a replacement of
+// it, or Best-Fit where none decides. Nodes that rules or reservations close to the pod are left out; those that the
+// last Sync did not have are last. Nothing is decided.
+func (e *Engine) Prefer(pod *v1.Pod, nodes []string) (list []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.state.cluster.EnsureApp(pod)
+	if a == nil || e.state.broken != nil {
+		return nil
+	}
+	l, r := e.state.ledger, ranking{rankBy: e.ranking.rankBy}
+	check, passed := e.state.cluster.Check(pod, e.opt.Now()), make([]bool, len(nodes))
+	for i, name := range nodes {
+		passed[i] = check == nil || check.Refusal(name) == ""
+	}
+	app := l.AppIndex(a.Name())
+	r.mark(nodes, passed, l)
+	role, _, decides := e.decider(a.Group().Name())
+	ranked, err := r.order(l, role, app, len(nodes), nil)
+	if err != nil || !decides {
+		ranked, _ = r.order(l, ledger.BestFit, app, len(nodes), nil)
+	}
+	for _, m := range ranked {
+		list = append(list, nodes[r.places.place[m.Machine]])
+	}
+	for i, name := range nodes {
+		if passed[i] && r.places.machine[i] < 0 {
+			list = append(list, name)
+		}
+	}
+	return list
 }

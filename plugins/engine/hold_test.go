@@ -46,6 +46,26 @@ func TestHold(t *testing.T) {
 	require.Equal(t, 1, l.verify().Causes[ledger.CausePlanned])
 }
 
+// A replacement has the node that the next decision would take, and nothing is decided or written.
+func TestPrefer(t *testing.T) {
+	l := newLab(t)
+	for _, name := range []string{"a", "b", "c"} {
+		l.node(name, 4)
+	}
+	db := l.stand(pod("db-1", "db", asks("cpu", "1")), "a")
+	l.stand(pod("web-1", "web", asks("cpu", "2")), "c")
+	l.sync()
+	require.Equal(t, []string{"c", "b", "new"}, l.Prefer(db, []string{"b", "c", "new"}), "Best-Fit, and a node that is not known yet")
+	h := l.Hold("Rebalance/tidy", seconds(l.now.Add(time.Hour)), []kube.Place{{Pod: pod("big-1", "big", asks("cpu", "2")), Node: "c"}})
+	l.sync()
+	require.Equal(t, []string{"b"}, l.Prefer(db, []string{"b", "c"}), "the room of c is reserved")
+	l.Release(h)
+	l.sync()
+	require.Equal(t, "c", l.Prefer(db, []string{"b", "c"})[0])
+	require.Equal(t, "c", l.place(pod("db-2", "db", asks("cpu", "1"))).Ranked[0].Node, "as a decision does")
+	l.verify()
+}
+
 // What one profile reserves, the others of its process keep free too, until it is released.
 func TestPeers(t *testing.T) {
 	peers := &Peers{}
