@@ -57,7 +57,7 @@ var table = []row{
 	{"plugins/pilot/control", []string{"binpack", "binpack/policy", "binpack/rule", "cerebro/trace", "internal/bounded", "internal/durable", "internal/evidence", "internal/tune", "plugins/apis/...", "plugins/pilot", "plugins/pilot/page", "plugins/pilot/record", "plugins/podspec", "plugins/revision"}},
 	{"plugins/revision", nil},
 	{"plugins/engine", slices.Concat(edge, []string{"plugins/defrag", "plugins/revision"})},
-	{"plugins/drain", []string{"binpack/policy", "internal/bounded", "internal/cputime", "internal/defrag", "plugins/apis/...", "plugins/defrag", "plugins/engine", "plugins/evict", "plugins/kube", "plugins/ledger", "plugins/podspec", "plugins/snapshot"}},
+	{"plugins/drain", []string{"binpack/plan/defrag", "binpack/policy", "internal/bounded", "internal/cputime", "internal/defrag", "internal/usage", "internal/usage/prometheus", "plugins/apis/...", "plugins/defrag", "plugins/engine", "plugins/evict", "plugins/kube", "plugins/ledger", "plugins/podspec", "plugins/snapshot"}},
 	{"plugins/sigma", slices.Concat(edge, []string{"plugins/drain", "plugins/evict"})},
 	{"plugins/extender", slices.Concat(edge, []string{"internal/serve"})},
 	{"plugins/snapshot", slices.Concat(edge, []string{"cerebro/sized", "internal/durable", "internal/plural", "internal/usage", "internal/usage/prometheus", "plugins/nodetypes", "plugins/owner", "plugins/volumes"})},

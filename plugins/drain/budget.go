@@ -30,16 +30,22 @@ func (c *controller) withinHourlyBudget(ctx context.Context, x *execution, d *dr
 		return x.waiting
 	}
 	x.countedAt = now
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	written, err := c.Site.Evicted(ctx, x.name)
+	left, err := c.hourlyLeft(ctx, x.name, most, now)
 	if err != nil {
 		return "the evictions of the last hour cannot be counted: " + err.Error()
 	}
-	if left := most - max(written, c.evictedWithinHour(x.name, now)); len(d.moves) > left {
-		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", d.node, len(d.moves), max(0, left))
+	if len(d.moves) > left {
+		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", d.node, len(d.moves), left)
 	}
 	return ""
+}
+
+// hourlyLeft is how many of the evictions that a Rebalance may make within an hour are left.
+func (c *controller) hourlyLeft(ctx context.Context, name string, most int, now time.Time) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	written, err := c.Site.Evicted(ctx, name)
+	return max(0, most-max(written, c.evictedWithinHour(name, now))), err
 }
 
 // evictedWithinHour is how many pods this scheduler has evicted for a Rebalance within the last hour.

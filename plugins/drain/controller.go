@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sigma-scheduler/sigma/internal/bounded"
+	"github.com/sigma-scheduler/sigma/internal/usage/prometheus"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
@@ -59,13 +60,17 @@ var (
 	}, []string{"outcome"})
 	made = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "sigma", Name: "rebalance_moves_made_total", StabilityLevel: metrics.ALPHA,
-		Help: "Moves of Rebalances in mode Auto, by outcome: done, refused.",
-	}, []string{"outcome"})
+		Help: "Moves of Rebalances in mode Auto, by goal and outcome: done, refused.",
+	}, []string{"goal", "outcome"})
+	nodesOver = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Subsystem: "sigma", Name: "rebalance_nodes_over", StabilityLevel: metrics.ALPHA,
+		Help: "Nodes whose pods use or request more than the node has, by the last plan of a Rebalance of goal Relief or Fit.",
+	}, []string{"rebalance", "goal"})
 	emptyNodes = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "sigma", Name: "rebalance_nodes_total", StabilityLevel: metrics.ALPHA,
 		Help: "Nodes that Rebalances in mode Auto were to empty, by outcome: freed, given-up.",
 	}, []string{"outcome"})
-	register = sync.OnceFunc(func() { legacyregistry.MustRegister(freed, moves, plans, made, emptyNodes) })
+	register = sync.OnceFunc(func() { legacyregistry.MustRegister(freed, moves, plans, made, nodesOver, emptyNodes) })
 )
 
 // Options of the controller.
@@ -94,8 +99,10 @@ type controller struct {
 	failures      map[string]int         // plans in a row that could not be begun, by object
 	uncordonSince map[string]time.Time   // since when an object has a cordon that is to be taken back
 	lastQuery     queryResult            // to the last query
-	reconcileAt   time.Time              // not before
-	listedAt      time.Time              // the objects, for the last time
+	gaveUpAt      map[string]time.Time   // moves from a node that is not emptied, by node
+	uses          func(ctx context.Context, now time.Time) ([2]prometheus.Latest, error)
+	reconcileAt   time.Time // not before
+	listedAt      time.Time // the objects, for the last time
 }
 
 // Run makes the plans that are due, and carries them out, until ctx ends.
@@ -127,6 +134,9 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 func newController(o Options, now clock.PassiveClock) *controller {
 	return &controller{
 		Options: o, clock: now, withMetrics: map[string]bool{}, leads: func() bool { return Leads(legacyregistry.DefaultGatherer, o.Holder.Decides) },
+		gaveUpAt: map[string]time.Time{}, uses: func(ctx context.Context, now time.Time) ([2]prometheus.Latest, error) {
+			return readUse(ctx, o.Prometheus, now)
+		},
 		executions: map[string]*execution{}, evictedAt: map[string][]time.Time{}, failures: map[string]int{}, uncordonSince: map[string]time.Time{},
 	}
 }
@@ -176,6 +186,7 @@ func (c *controller) reconcileAll(ctx context.Context) error {
 		if there[name] == nil {
 			freed.DeleteLabelValues(name)
 			moves.DeleteLabelValues(name)
+			nodesOver.DeletePartialMatch(map[string]string{"rebalance": name})
 			delete(c.withMetrics, name)
 		}
 	}
@@ -221,7 +232,7 @@ func (c *controller) reconcile(ctx context.Context, u *unstructured.Unstructured
 			set(o, v1alpha1.ConditionStopped, true, "Suspended", "spec.suspend is set.")
 		}
 		return o, c.write(ctx, o, was)
-	case !s.due(&o.Status, o.Generation, c.failures[o.Name], c.clock.Now()), s.auto() && (x != nil || c.uncordonPending(o.Name)): // one at a time
+	case !s.due(&o.Status, o.Generation, c.failures[o.Name], c.clock.Now()), s.auto() && (x != nil && !s.overtakes(x) || c.uncordonPending(o.Name)): // one at a time
 		c.setMetrics(o)
 		return o, c.write(ctx, o, was)
 	}
@@ -236,6 +247,9 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *parsedS
 		return err
 	}
 	was = o.Status.DeepCopy()
+	if s.goal != v1alpha1.RebalanceEmptyNodes {
+		return c.planLeaves(ctx, o, s, was, now)
+	}
 	picture, err := c.read(ctx)
 	var stays func(*v1.Pod) string
 	if err == nil {
@@ -273,6 +287,13 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *parsedS
 	var x *execution
 	if s.auto() {
 		x = c.newExecution(ctx, o, found, picture.Pods, now)
+	}
+	return c.begin(ctx, o, x, was)
+}
+
+// begin writes the status of an object with a plan, and begins to carry the plan out; nil = there is nothing to carry out.
+func (c *controller) begin(ctx context.Context, o *v1alpha1.Rebalance, x *execution, was *v1alpha1.RebalanceStatus) error {
+	if x != nil {
 		before := c.executions[o.Name]
 		c.executions[o.Name] = x
 		c.setProgress(o)
@@ -291,6 +312,9 @@ func (c *controller) setMetrics(o *v1alpha1.Rebalance) {
 		c.withMetrics[o.Name] = true
 		freed.WithLabelValues(o.Name).Set(float64(o.Status.Plan.Freed))
 		moves.WithLabelValues(o.Name).Set(float64(o.Status.Plan.Moves))
+		if over := o.Status.Plan.Over; over != nil {
+			nodesOver.WithLabelValues(o.Name, string(o.Spec.Goal)).Set(float64(*over))
+		}
 	}
 }
 

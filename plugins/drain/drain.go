@@ -88,6 +88,7 @@ const (
 // of step.
 type drain struct {
 	node     string // to be emptied; "" = a pod waits for room
+	keeps    bool   // the node is not emptied: only the moves are made
 	moves    []*move
 	inFlight int
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,6 +29,7 @@ type Holder interface {
 	Hold(by string, until float64, places []kube.Place) *kube.Chain
 	Release(*kube.Chain)
 	Claimed(group string) bool
+	Prefer(pod *v1.Pod, nodes []string) []string
 	Decides() bool
 }
 
@@ -103,10 +106,20 @@ func drainsOf(list []defrag.Moved, empties []defrag.Emptied, pods []*v1.Pod, app
 
 // newExecution prepares a plan to be carried out; found may be nil.
 func (c *controller) newExecution(ctx context.Context, o *v1alpha1.Rebalance, found *defrag.Result, pods []*v1.Pod, now time.Time) *execution {
+	return c.prepare(ctx, o, now, func() ([]*drain, error) {
+		if found == nil {
+			return nil, nil
+		}
+		return drainsOf(found.Sequence(), found.Emptied(), pods, c.AppLabel, c.MaxGrace, int(o.Spec.InFlight))
+	})
+}
+
+// prepare prepares drains to be carried out, if the rights are there.
+func (c *controller) prepare(ctx context.Context, o *v1alpha1.Rebalance, now time.Time, drains func() ([]*drain, error)) *execution {
 	x := &execution{object: o, name: o.Name, generation: o.Generation, start: now}
 	lacks, err := c.Site.MissingRight(ctx)
-	if err == nil && lacks == "" && found != nil {
-		x.drains, err = drainsOf(found.Sequence(), found.Emptied(), pods, c.AppLabel, c.MaxGrace, int(o.Spec.InFlight))
+	if err == nil && lacks == "" {
+		x.drains, err = drains()
 	}
 	switch {
 	case err != nil:
@@ -214,7 +227,7 @@ func (c *controller) advance(ctx context.Context) {
 	a := d.step(now, e)
 	if n := d.count(func(m *move) bool { return m.done }) - moved; n > 0 {
 		x.moved += int32(n)
-		made.WithLabelValues("done").Add(float64(n))
+		made.WithLabelValues(x.goal(), "done").Add(float64(n))
 	}
 	x.err = c.perform(ctx, x, d, a, nodes[d.node], pods, now)
 	if d.finished() {
@@ -250,7 +263,7 @@ func (c *controller) perform(ctx context.Context, x *execution, d *drain, a acti
 		if unsure := (*evict.UncertainError)(nil); err == nil || errors.As(err, &unsure) {
 			c.evictedAt[x.name] = append(c.evictedAt[x.name], now)
 		} else {
-			made.WithLabelValues("refused").Inc()
+			made.WithLabelValues(x.goal(), "refused").Inc()
 		}
 		return err
 	case markEmpty:
@@ -268,6 +281,10 @@ func (c *controller) endDrain(x *execution, d *drain) {
 	x.reservation, x.before, x.err, x.countedAt = nil, nil, nil, time.Time{}
 	x.next++
 	c.reconcileAt = time.Time{}
+	if d.keeps {
+		c.endMoves(x, d)
+		return
+	}
 	if d.outcome == done {
 		x.freed++
 		x.refusals = 0
@@ -278,11 +295,16 @@ func (c *controller) endDrain(x *execution, d *drain) {
 	x.givenUp++
 	emptyNodes.WithLabelValues("given-up").Inc()
 	c.report(x, v1.EventTypeWarning, "GivenUp", "Node %s is not emptied: %s.", d.node, d.why)
+	c.countRefusal(x, d, "nodes")
+}
+
+// countRefusal stops an execution at the second drain in a row that was given up since evictions were refused.
+func (c *controller) countRefusal(x *execution, d *drain, kind string) {
 	if x.refusals++; d.outcome != refused {
 		x.refusals = 0
 	}
 	if x.refusals == 2 {
-		x.stop = stopReason{"Refused", "Two nodes in a row were given up since evictions were refused; at last: " + d.why + "."}
+		x.stop = stopReason{"Refused", "Two " + kind + " in a row were given up since evictions were refused; at last: " + d.why + "."}
 		c.end(x)
 	}
 }
@@ -303,14 +325,15 @@ func (c *controller) report(x *execution, kind, reason, text string, args ...any
 	}
 }
 
-// inProgress is the execution in progress; nil = no execution. There is one at a time.
-func (c *controller) inProgress() *execution {
-	for _, x := range c.executions {
-		if !x.finished {
-			return x
+// inProgress is the execution in progress; nil = no execution. There is one at a time, unless another waits for the end
+// of the hour.
+func (c *controller) inProgress() (found *execution) {
+	for _, name := range slices.Sorted(maps.Keys(c.executions)) {
+		if x := c.executions[name]; !x.finished && (found == nil || found.waiting != "" && x.waiting == "") {
+			found = x
 		}
 	}
-	return nil
+	return found
 }
 
 // setProgress adds how far an execution is to the status of its object.
@@ -325,16 +348,22 @@ func (c *controller) setProgress(o *v1alpha1.Rebalance) {
 		}
 		return
 	}
+	x.refund(o)
 	p := &v1alpha1.RebalanceProgress{Time: metav1.NewMicroTime(x.start), Freed: x.freed, Moved: x.moved, GivenUp: x.givenUp}
 	o.Status.Progress = p
 	d := x.current()
 	switch {
 	case x.stop.reason != "":
 		set(o, v1alpha1.ConditionProgressing, false, "Stopped", "No more pods are evicted.")
+	case d == nil && len(x.drains) > 0 && x.drains[0].keeps:
+		set(o, v1alpha1.ConditionProgressing, false, "Done", fmt.Sprintf("Of %d pods %d moved and %d did not.", len(x.drains), x.moved, x.givenUp))
 	case d == nil:
 		set(o, v1alpha1.ConditionProgressing, false, "Done", fmt.Sprintf("Of %d nodes %d were emptied and %d given up.", len(x.drains), x.freed, x.givenUp))
 	case x.waiting != "":
 		set(o, v1alpha1.ConditionProgressing, true, "Waiting", x.waiting+".")
+	case d.keeps:
+		p.Node = &d.node
+		set(o, v1alpha1.ConditionProgressing, true, "Moving", fmt.Sprintf("%s moves from node %s to %s, number %d of %d.", nameOf(d.moves[0].moved.pod), d.node, d.moves[0].to, x.next+1, len(x.drains)))
 	default:
 		p.Node = &d.node
 		set(o, v1alpha1.ConditionProgressing, true, "Emptying", fmt.Sprintf("Node %s is being emptied, number %d of %d.", d.node, x.next+1, len(x.drains)))

@@ -67,7 +67,7 @@ func (c *controller) guardrails(ctx context.Context, when *v1alpha1.RebalanceSto
 	if a := c.lastQuery; a.query == when.Query && !now.Before(a.at) && now.Sub(a.at) < queryEvery {
 		return a.check(*when.Threshold)
 	}
-	value, err := prometheus(c.Prometheus).largest(ctx, when.Query)
+	value, err := queryServer(c.Prometheus).largest(ctx, when.Query)
 	c.lastQuery = queryResult{when.Query, now, value, err}
 	return c.lastQuery.check(*when.Threshold)
 }

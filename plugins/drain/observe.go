@@ -18,11 +18,11 @@ import (
 func (c *controller) observe(ctx context.Context, x *execution, d *drain, pods []*v1.Pod, nodes map[string]*v1.Node) observation {
 	n := nodes[d.node]
 	e := observation{stop: strings.TrimSuffix(x.stop.message, "."), reserved: x.reservation != nil, err: x.err}
-	e.cordoned = n != nil && isCordonedBy(n, x.name)
+	e.cordoned = n != nil && (d.keeps || isCordonedBy(n, x.name))
 	s := newPodIndex(d, pods, c.AppLabel)
 	s.others = podspec.NewOthers(pods, slices.Collect(maps.Values(nodes)), c.AppLabel)
 	e.empty, e.running = !s.occupied, map[types.UID]bool{}
-	e.complete = e.cordoned && e.empty && n.Annotations[emptiedAt] != "" && d.count(func(m *move) bool { return m.done }) == len(d.moves)
+	e.complete = e.cordoned && (d.keeps || e.empty && n.Annotations[emptiedAt] != "") && d.count(func(m *move) bool { return m.done }) == len(d.moves)
 	for _, m := range d.moves {
 		p := s.byUID[m.moved.pod.UID]
 		e.running[m.moved.pod.UID] = p != nil && p.DeletionTimestamp == nil
@@ -79,9 +79,9 @@ func (c *controller) infeasible(ctx context.Context, x *execution, d *drain, n *
 		return "an annotation forbids to remove the node"
 	case n.Spec.Unschedulable && !isCordonedBy(n, x.name):
 		return "the node is cordoned by somebody else"
-	case d.stage > starting && !n.Spec.Unschedulable:
+	case d.stage > starting && !n.Spec.Unschedulable && !d.keeps:
 		return "somebody has uncordoned the node"
-	case s.unplanned != "":
+	case s.unplanned != "" && !d.keeps:
 		return s.unplanned + " has come to the node"
 	}
 	for _, m := range d.moves {

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,9 +36,13 @@ const (
 // A parsedSpec is a spec that could be read.
 type parsedSpec struct {
 	spec   *v1alpha1.RebalanceSpec
+	goal   v1alpha1.RebalanceGoal
 	every  time.Duration
 	search defrag.Options
 }
+
+// defaultEvery is the time between two plans of a goal.
+var defaultEvery = map[v1alpha1.RebalanceGoal]string{v1alpha1.RebalanceEmptyNodes: "1h", v1alpha1.RebalanceRelief: "1m", v1alpha1.RebalanceFit: "24h"}
 
 // parseSpec reads a spec. The API server has refused most errors, and has filled in the defaults; an
 // object from before a change of the definition may still be wrong.
@@ -46,7 +51,12 @@ func parseSpec(spec *v1alpha1.RebalanceSpec) (s parsedSpec, err error) {
 	if spec.Mode != v1alpha1.RebalanceDryRun && spec.Mode != v1alpha1.RebalanceAuto {
 		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
 	}
-	if s.every, err = time.ParseDuration(spec.Every); err != nil || s.every < time.Minute {
+	s.goal = cmp.Or(spec.Goal, v1alpha1.RebalanceEmptyNodes)
+	every, ok := defaultEvery[s.goal]
+	if !ok {
+		return s, fmt.Errorf("spec.goal: %q: want EmptyNodes, Relief or Fit", spec.Goal)
+	}
+	if s.every, err = time.ParseDuration(cmp.Or(spec.Every, every)); err != nil || s.every < time.Minute {
 		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
 	}
 	if s.every > longestEvery {
@@ -82,6 +92,10 @@ func (s *parsedSpec) due(status *v1alpha1.RebalanceStatus, generation int64, fai
 		every = min(every, failedRetry)
 	case stopped != nil && stopped.Reason == failed:
 		every = min(every, failedRetry, firstRetry<<min(max(0, failures-1), 10))
+	}
+	if s.goal == v1alpha1.RebalanceFit && every == day {
+		night := now.Add(-afterMidnight).UTC().Truncate(day).Add(afterMidnight)
+		return last.Time.Before(night)
 	}
 	return !now.Before(last.Add(every))
 }

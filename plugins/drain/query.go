@@ -22,14 +22,16 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// A prometheus is the address of the one server for the queries of Rebalances; "" = no
+// A queryServer is the address of the one Prometheus for the queries of Rebalances; "" = no
 // server.
-type prometheus string
+type queryServer string
+
+var errNoPrometheus = errors.New("the scheduler has no argument rebalancePrometheus")
 
 // largest returns the largest value of the answer to an instant query.
-func (p prometheus) largest(ctx context.Context, query string) (float64, error) {
+func (p queryServer) largest(ctx context.Context, query string) (float64, error) {
 	if p == "" {
-		return 0, errors.New("the scheduler has no argument rebalancePrometheus")
+		return 0, errNoPrometheus
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

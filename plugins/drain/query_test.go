@@ -32,7 +32,7 @@ func TestLargest(t *testing.T) {
 		`<html>`: "cannot be read",
 	} {
 		text = answer
-		value, err := prometheus(server.URL+"/prom/").largest(t.Context(), `max(up{job="a"})`)
+		value, err := queryServer(server.URL+"/prom/").largest(t.Context(), `max(up{job="a"})`)
 		require.Equal(t, `/prom/api/v1/query max(up{job="a"})`, asked)
 		if why, refused := want.(string); refused {
 			require.ErrorContains(t, err, why, answer)
@@ -42,9 +42,9 @@ func TestLargest(t *testing.T) {
 		require.Equal(t, want, value)
 	}
 	server.Close()
-	_, err := prometheus(server.URL).largest(t.Context(), "up")
+	_, err := queryServer(server.URL).largest(t.Context(), "up")
 	require.Error(t, err)
-	_, err = prometheus("").largest(t.Context(), "up")
+	_, err = queryServer("").largest(t.Context(), "up")
 	require.ErrorContains(t, err, "the scheduler has no argument rebalancePrometheus")
 }
 

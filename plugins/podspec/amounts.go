@@ -38,6 +38,11 @@ func Demand(pod *v1.Pod) map[string]int64 {
 	return demand
 }
 
+// Desired returns the amounts that a pod's spec requests, in units: during a resize in place those that are desired.
+func Desired(pod *v1.Pod) map[string]int64 {
+	return Amounts(podresource.PodRequests(summable(pod), podresource.PodResourcesOptions{}))
+}
+
 // Amounts returns the amounts that are not zero, in units, none above the maximum of
 // the core.
 func Amounts(list v1.ResourceList) map[string]int64 {

@@ -2,12 +2,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Rebalance finds the nodes that a few moves of pods would free, and in mode Auto makes the moves.
+// Rebalance finds a few moves of pods that serve a goal, such as free nodes, and in mode Auto makes the moves.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Goal",type=string,JSONPath=`.spec.goal`,priority=1
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.plan.nodes`
 // +kubebuilder:printcolumn:name="Freed",type=integer,JSONPath=`.status.plan.freed`
 // +kubebuilder:printcolumn:name="Moves",type=integer,JSONPath=`.status.plan.moves`
@@ -38,8 +39,29 @@ const (
 	RebalanceAuto   RebalanceMode = "Auto"
 )
 
+// RebalanceGoal is the purpose of the moves.
+//
+// +kubebuilder:validation:Enum=EmptyNodes;Relief;Fit
+type RebalanceGoal string
+
+// RebalanceEmptyNodes empties nodes; RebalanceRelief takes pods from nodes whose pods use more than the node has;
+// RebalanceFit from nodes whose pods request more than the node has.
+const (
+	RebalanceEmptyNodes RebalanceGoal = "EmptyNodes"
+	RebalanceRelief     RebalanceGoal = "Relief"
+	RebalanceFit        RebalanceGoal = "Fit"
+)
+
 // RebalanceSpec holds the limits of the moves, and the interval.
 type RebalanceSpec struct {
+	// EmptyNodes empties nodes. Relief moves one pod away from a node whose pods have used more
+	// than the node has for 10 minutes, by the Prometheus in the scheduler's argument
+	// rebalancePrometheus. Fit moves pods away from nodes whose pods request more than the node has,
+	// as after resizes in place.
+	// +optional
+	// +kubebuilder:default=EmptyNodes
+	Goal RebalanceGoal `json:"goal,omitempty"`
+
 	// DryRun writes the plan to the status. Nothing is moved. Auto executes the plan, node
 	// by node.
 	// +optional
@@ -51,15 +73,16 @@ type RebalanceSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// The time from one plan to the next, 1m to 168h.
+	// The time from one plan to the next, 1m to 168h. Empty = 1h for EmptyNodes, 1m for Relief,
+	// 24h for Fit. 24h of Fit begin at 00:05 UTC.
 	// +optional
-	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Format=duration
 	// +kubebuilder:validation:XValidation:rule="self >= duration('1m') && self <= duration('168h')",message="want 1m to 168h"
 	Every string `json:"every,omitempty"`
 
-	// The most moves of a plan: a number, or a share of the pods on nodes such as 1%.
+	// The most moves of a plan, for Relief and Fit of a day of UTC and at most 1000: a number, or a share of the pods
+	// on nodes such as 1%.
 	// +optional
 	// +kubebuilder:default="1%"
 	// +kubebuilder:validation:MaxLength=16
@@ -138,6 +161,14 @@ type RebalanceStatus struct {
 	// +optional
 	LastTime *metav1.MicroTime `json:"lastTime,omitempty"`
 
+	// The moves of Relief and Fit in mode Auto on this day of UTC. Each is written before its pod is
+	// evicted, and removed if the pod was not. They count toward the limits of a day.
+	// +optional
+	// +nullable
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Today []RebalanceMove `json:"today"` // null removes the former ones from the object
+
 	// The last plan that was made.
 	// +optional
 	Plan *RebalancePlan `json:"plan,omitempty"`
@@ -153,7 +184,8 @@ type RebalanceStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RebalancePlan is the effect of a few moves, as `sigma rebalance` counts it.
+// RebalancePlan is the effect of a few moves, as `sigma rebalance` counts it. Plans of Relief and Fit have no bounds,
+// and free no node.
 type RebalancePlan struct {
 	// Time when the cluster was read.
 	// +required
@@ -192,6 +224,40 @@ type RebalancePlan struct {
 	// +nullable
 	// +listType=atomic
 	Empties []EmptiedNode `json:"empties"` // null removes the former ones from the object
+
+	// Of Relief and Fit: nodes whose pods use or request more than the node has.
+	// +optional
+	// +nullable
+	Over *int32 `json:"over"` // null removes the former one from the object
+
+	// Of Relief and Fit: the moves, at most 50, in their order.
+	// +optional
+	// +nullable
+	// +listType=atomic
+	Leaves []RebalanceMove `json:"leaves"` // null removes the former ones from the object
+}
+
+// RebalanceMove is a move of a pod to another node.
+type RebalanceMove struct {
+	// Time of the plan.
+	// +required
+	Time metav1.MicroTime `json:"time"`
+
+	// The pod, as namespace/name.
+	// +required
+	Pod string `json:"pod"`
+
+	// The pod's workload.
+	// +required
+	Workload string `json:"workload"`
+
+	// The node that it leaves.
+	// +required
+	From string `json:"from"`
+
+	// The node for its replacement.
+	// +required
+	To string `json:"to"`
 }
 
 // RebalanceProgress is the progress of mode Auto with a plan.
