@@ -23,12 +23,15 @@ type Offer struct {
 // [Expected]. A time before the last one counts as that.
 func (o *Offer) Update(at, capacity, used, expected float64) float64 {
 	now := max(0, BatchShare*capacity-max(used, expected))
-	passed := 0.
-	if o.known {
-		passed = max(0, at-o.at)
+	if !o.known || at > o.at {
+		passed := 0.
+		if o.known {
+			passed = at - o.at
+		}
+		o.Cores += BatchGrowth * capacity * passed / hourSeconds
+		o.at, o.known = at, true
 	}
-	o.Cores = min(now, o.Cores+BatchGrowth*capacity*passed/hourSeconds)
-	o.at, o.known = max(at, o.at), true
+	o.Cores = min(now, o.Cores)
 	return o.Cores
 }
 

@@ -121,3 +121,14 @@ func TestExpectedIsTheMostOfTwoHours(t *testing.T) {
 	Expected(10*hour, func(at float64) float64 { seen = append(seen, at); return 0 })
 	assert.Len(t, seen, 2)
 }
+
+// Traces may begin before time 0: an offer grows there, too, and a time before the last one counts as that.
+func TestOfferBeforeZero(t *testing.T) {
+	var o Offer
+	for i := range 10 {
+		o.Update(float64(i)*3600-7*86400, 10, 1, 1)
+	}
+	require.InDelta(t, 8.5, o.Cores, 1e-9)
+	require.InDelta(t, 1, o.Update(-7*86400, 10, 8.5, 1), 1e-9)
+	require.InDelta(t, 1, o.Update(-7*86400+3600, 10, 1, 1), 1e-9, "no growth without new time")
+}
