@@ -33,7 +33,7 @@ func someLeaves(uses ...[]float64) *leaves {
 	}
 	slices.Reverse(pods)
 	l := newLeaves(pods, nodes, nil, "", noon)
-	l.measure([2]prometheus.Latest{window, window})
+	l.measure([2]prometheus.Latest{window, window}, 1)
 	for _, p := range pods {
 		l.groups[podspec.Group(p, "")] = 10
 	}
@@ -107,6 +107,13 @@ func TestRelief(t *testing.T) {
 			require.Contains(t, strings.Join(l.notes, "\n"), tt.note)
 		})
 	}
+	full := someLeaves([]float64{2, 1.9}, []float64{})
+	require.Zero(t, full.search(10))
+	for _, name := range []string{"n00", "n01"} {
+		full.capacity[name] = amounts{"cpu": 3800, "memory": 1 << 34}
+	}
+	require.Equal(t, 1, full.search(10))
+	require.Equal(t, []string{"w01 n00 n01"}, full.moved())
 	l := someLeaves([]float64{3, 2}, []float64{})
 	require.Equal(t, 1, l.search(0))
 	require.Empty(t, l.moves)

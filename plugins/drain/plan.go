@@ -68,6 +68,9 @@ func parseSpec(spec *v1alpha1.RebalanceSpec) (s parsedSpec, err error) {
 	if spec.MinReplicas < 1 {
 		return s, fmt.Errorf("spec.minReplicas: %d: want at least 1", spec.MinReplicas)
 	}
+	if s.goal == v1alpha1.RebalanceRelief && (spec.ReliefPercent < 50 || spec.ReliefPercent > 100) {
+		return s, fmt.Errorf("spec.reliefPercent: %d: want 50 to 100", spec.ReliefPercent)
+	}
 	if s.auto() && (spec.MovesPerHour < 1 || spec.InFlight < 1) {
 		return s, fmt.Errorf("spec.movesPerHour: %d, spec.inFlight: %d: want at least 1", spec.MovesPerHour, spec.InFlight)
 	}

@@ -77,12 +77,9 @@ func (c *controller) readLeaves(ctx context.Context, o *v1alpha1.Rebalance, s *p
 		if err != nil {
 			return nil, 0, fmt.Errorf("the use of pods cannot be read: %w", err)
 		}
-		l.measure(windows)
+		l.measure(windows, float64(s.spec.ReliefPercent)/100)
 	}
-	more, err := c.notEvictable(ctx, s, &snapshot.Picture{Nodes: nodes})
-	if err != nil {
-		return nil, 0, err
-	}
+	var more func(*v1.Pod) string
 	others := podspec.NewOthers(pods, nodes, c.AppLabel)
 	l.stays = func(p *v1.Pod) string {
 		why := podspec.Movable(p, c.MaxGrace, others)
@@ -96,6 +93,13 @@ func (c *controller) readLeaves(ctx context.Context, o *v1alpha1.Rebalance, s *p
 			why = more(p)
 		}
 		return why
+	}
+	if s.goal == v1alpha1.RebalanceRelief && len(l.overfull()) == 0 {
+		l.today = today(o.Status.Today, now)
+		return l, 0, nil
+	}
+	if more, err = c.notEvictable(ctx, s, &snapshot.Picture{Nodes: nodes}); err != nil {
+		return nil, 0, err
 	}
 	l.prefer = c.Holder.Prefer
 	l.refusal = func(p *v1.Pod, to string) string {

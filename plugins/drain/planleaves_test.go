@@ -44,7 +44,7 @@ func (c *cluster) relieve(cores map[string]float64, change func(*v1alpha1.Rebala
 	}
 	c.follow(u)
 	c.apply(func(o *v1alpha1.Rebalance) {
-		o.Spec.Goal, o.Spec.Every = v1alpha1.RebalanceRelief, ""
+		o.Spec.Goal, o.Spec.Every, o.Spec.ReliefPercent = v1alpha1.RebalanceRelief, "", 100
 		change(o)
 	})
 	return u
@@ -147,6 +147,25 @@ func TestReliefIsCarriedOut(t *testing.T) {
 		require.Len(c, c.evicted, 1)
 		c.requireAllStand(12)
 	})
+}
+
+// A node that is short of cpu shows as much use as it has.
+func TestReliefPercent(t *testing.T) {
+	for percent, want := range map[int32]int{100: 0, 90: 1} {
+		inCluster(t, func(c *cluster) {
+			cores := hotCluster(c)
+			cores["w0"] = 2.4 // 3.9 in all on node 0
+			c.relieve(cores, func(o *v1alpha1.Rebalance) { o.Spec.Moves, o.Spec.ReliefPercent = "3", percent })
+			c.run(20 * time.Minute)
+			require.Len(c, c.evicted, want)
+			require.Equal(c, want, len(c.status().Today))
+			c.requireAllStand(12)
+		})
+	}
+	spec := defaults()
+	spec.Goal, spec.ReliefPercent = v1alpha1.RebalanceRelief, 101
+	_, err := parseSpec(spec)
+	require.EqualError(t, err, "spec.reliefPercent: 101: want 50 to 100")
 }
 
 // A refused eviction takes nothing from the limit of the day, and its node rests.

@@ -34,18 +34,20 @@ func readUse(ctx context.Context, address string, now time.Time) ([2]prometheus.
 	return prometheus.ReadLatest(ctx, address, now)
 }
 
-// measure sets the amounts of all nodes and pods to their use. Those of the earlier window are a condition for a node
+// measure sets the amounts of all nodes and pods to their use, and the capacity of nodes to a share of theirs. Those of the earlier window are a condition for a node
 // to be overfull. A node with a pod whose use is not known is no part of the plan.
-func (l *leaves) measure(windows [2]prometheus.Latest) {
+func (l *leaves) measure(windows [2]prometheus.Latest, share float64) {
 	l.margin, l.earlier, l.once = reliefMargin, map[string]amounts{}, true
 nodes:
 	for name, n := range l.nodes {
 		most := podspec.Amounts(n.Status.Allocatable)
-		l.capacity[name] = amounts{"cpu": float64(most["cpu"]), "memory": float64(most["memory"])}
+		all := amounts{"cpu": float64(most["cpu"]), "memory": float64(most["memory"])}
+		l.capacity[name] = amounts{}
+		l.capacity[name].add(all, share)
 		l.used[name], l.earlier[name] = amounts{}, amounts{}
 		for _, p := range l.on[name] {
 			for i, sum := range []amounts{l.earlier[name], l.used[name]} {
-				u, lacks := useOf(p, windows[i], l.capacity[name], l.now)
+				u, lacks := useOf(p, windows[i], all, l.now)
 				if lacks != "" {
 					l.note("the use of node %s is not known: %s", name, lacks)
 					delete(l.nodes, name)

@@ -89,6 +89,14 @@ type RebalanceSpec struct {
 	// +kubebuilder:validation:Pattern=`^(100|[0-9]{1,2}(\.[0-9]+)?)%$|^[0-9]{1,6}$`
 	Moves string `json:"moves,omitempty"`
 
+	// Of Relief: the percentage of a node's allocatable cpu or memory above which its pods use too much. A node that is
+	// short of cpu shows no more use than it has: where allocatable is all of it, less than 100 is needed.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=100
+	ReliefPercent int32 `json:"reliefPercent,omitempty"`
+
 	// A pod is not moved if its workload has fewer pods than this on nodes. 1 lets the only pod
 	// of a workload move, which interrupts it.
 	// +optional
