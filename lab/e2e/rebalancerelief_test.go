@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sigma-scheduler/sigma/lab/e2e"
@@ -62,12 +64,8 @@ func TestRebalanceRelief(t *testing.T) {
 	c.WaitRunning(t, ns, 7)
 	c.CreateNodes(t, e2e.Node("room", "8", "32Gi"))
 	before := c.Placements(ns)
-	planned := func(what string, is func(r v1alpha1.Rebalance) bool) (r v1alpha1.Rebalance) {
-		e2e.Wait(t, what, func() (string, bool) {
-			r = rebalanceOf(t, c, "relief")
-			return fmt.Sprintf("%+v", r.Status), is(r)
-		})
-		return r
+	planned := func(what string, is func(r v1alpha1.Rebalance) bool) v1alpha1.Rebalance {
+		return waitRebalance(t, c, "relief", what, is)
 	}
 
 	c.Kubectl(t, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: relief}, spec: {goal: Relief, moves: \"5\"}}", "apply", "-f", "-")
@@ -117,6 +115,80 @@ func TestRebalanceRelief(t *testing.T) {
 		return r.Status.ObservedGeneration == r.Generation && meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionProgressing) == nil
 	})
 	require.Equal(t, after, c.Placements(ns))
+	c.RequireFits(t)
+	requireSound(t, s)
+}
+
+func waitRebalance(t *testing.T, c *e2e.Cluster, name, what string, is func(r v1alpha1.Rebalance) bool) (r v1alpha1.Rebalance) {
+	t.Helper()
+	e2e.Wait(t, what, func() (string, bool) {
+		r = rebalanceOf(t, c, name)
+		return fmt.Sprintf("%+v", r.Status), is(r)
+	})
+	return r
+}
+
+// TestRebalanceFit: a kubelet defers a resize in place, since the node lacks the room. A dry run names the pod that would make it, mode
+// Auto moves it, and the kubelet then grants the resize. Once suspended, nothing more moves.
+func TestRebalanceFit(t *testing.T) {
+	c := e2e.Shared(t)
+	installSigma(t, c)
+	grant(t, c, "rebalance")
+	ns := c.Namespace(t)
+	s := c.StartScheduler(t, scheduler, sigmaConfig(true, ""))
+	c.CreateNodes(t, e2e.Node("tight", "8", "32Gi"))
+	for name, cpu := range map[string]string{"large": "1500m", "middle": "1", "small": "500m"} {
+		c.CreateDeployment(t, e2e.Deployment(ns, name, 2, cpu, "256Mi"))
+	}
+	c.WaitRunning(t, ns, 6)
+	c.CreateNodes(t, e2e.Node("other", "8", "32Gi"))
+	before := c.Placements(ns)
+	for name := range before {
+		if strings.HasPrefix(name, "large-") { // 9 cores in all
+			c.Kubectl(t, "", "patch", "pod", name, "-n", ns, "--subresource=resize", "-p", `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"3"}}}]}}`)
+		}
+	}
+	deferred := func() (n int) {
+		for _, p := range c.Pods(ns) {
+			if slices.ContainsFunc(p.Status.Conditions, func(k v1.PodCondition) bool {
+				return k.Type == v1.PodResizePending && k.Reason == v1.PodReasonDeferred
+			}) {
+				n++
+			}
+		}
+		return n
+	}
+	e2e.Wait(t, "the deferred resize", func() (string, bool) { return fmt.Sprint(deferred()), deferred() == 1 })
+
+	c.Kubectl(t, "{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: nightly}, spec: {goal: Fit, every: 1m, moves: \"5\"}}", "apply", "-f", "-")
+	r := waitRebalance(t, c, "nightly", "the dry run", func(r v1alpha1.Rebalance) bool { return r.Status.Plan != nil && *r.Status.Plan.Over == 1 })
+	require.Len(t, r.Status.Plan.Leaves, 1)
+	m := r.Status.Plan.Leaves[0]
+	require.Equal(t, [2]string{"tight", "other"}, [2]string{m.From, m.To})
+	require.Regexp(t, "^"+ns+"/middle-", m.Pod)
+	require.Equal(t, before, c.Placements(ns))
+
+	c.Kubectl(t, "", "patch", "rebalance", "nightly", "--type=merge", "-p", `{"spec":{"mode":"Auto"}}`)
+	r = waitRebalance(t, c, "nightly", "the move, and the plan after it", func(r v1alpha1.Rebalance) bool {
+		return conditionOf(r.Status.Conditions, v1alpha1.ConditionProgressing).Reason == "Done" && *r.Status.Plan.Over == 0
+	})
+	require.Len(t, r.Status.Today, 1)
+	require.Equal(t, m.Pod, r.Status.Today[0].Pod)
+	e2e.Wait(t, "the resize", func() (string, bool) { return fmt.Sprint(deferred()), deferred() == 0 })
+	c.Kubectl(t, "", "patch", "rebalance", "nightly", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	waitRebalance(t, c, "nightly", "the way back", func(r v1alpha1.Rebalance) bool {
+		return conditionOf(r.Status.Conditions, v1alpha1.ConditionStopped).Reason == "Suspended"
+	})
+	after := c.Placements(ns)
+	require.Len(t, after, 6)
+	for name, node := range after {
+		if before[name] == "" {
+			require.Equal(t, "other", node, name)
+			delete(after, name)
+		}
+	}
+	require.Len(t, after, 5, "one pod moved")
+	require.Empty(t, cordoned(t, c))
 	c.RequireFits(t)
 	requireSound(t, s)
 }
