@@ -121,7 +121,7 @@ var table = []row{
 	{"internal/operate", []string{"binpack/policy", "internal/durable", "mpa/api/v1alpha1", "plugins/apis/...", "plugins/revision", "plugins/snapshot"}},
 	{"internal/compare", []string{"internal/plural", "binpack/...", "cerebro/...", "benchdata/generate", "internal/durable", "internal/defrag"}},
 	{"internal/defrag", []string{"internal/plural", "binpack", "binpack/bound", "binpack/plan/defrag", "binpack/rule", "cerebro/trace"}},
-	{"internal/savings", []string{"internal/plural", "internal/shellword", "internal/sheet", "binpack", "binpack/bound", "binpack/plan", "cerebro/report", "cerebro/sized", "cerebro/trace", "internal/compare", "internal/defrag", "internal/usage"}},
+	{"internal/savings", []string{"internal/plural", "internal/shellword", "internal/sheet", "binpack", "binpack/bound", "binpack/plan", "cerebro", "cerebro/report", "cerebro/sized", "cerebro/trace", "internal/compare", "internal/defrag", "internal/usage"}},
 	{"internal/export", []string{"binpack/policy", "binpack/rule"}},
 	{"internal/reportdiff", []string{"internal/sheet"}},
 	{"internal/whatif", []string{"internal/plural", "binpack", "binpack/bound", "binpack/plan", "cerebro/report", "cerebro/trace", "internal/compare"}},

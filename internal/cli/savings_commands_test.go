@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -106,6 +107,26 @@ func TestPrintedCommandsAreAccepted(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The line of batch work is what its command prints.
+func TestBatchIsTyped(t *testing.T) {
+	folder, err := filepath.Abs("../../docs/examples")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	outputOf(t, "snapshot", "--from", filepath.Join(folder, "messy.json.gz")+","+filepath.Join(folder, "messy.csv.gz"), "--out", "snap")
+	b := parsed[struct{ Batch *savings.Batch }](t, outputOf(t, "savings", "--trace", "snap", "--format", "json")).Batch
+	require.NotNil(t, b)
+	require.Greater(t, b.Cores, 100.)
+	require.Contains(t, outputOf(t, "savings", "--trace", "snap"), fmt.Sprintf("batch work on what is left, %.0f cores; ", b.Cores))
+	outputOf(t, "convert", "usage", "snap", "--out", "snap-by-use")
+	require.Contains(t, outputOf(t, typed(b.Command)[1:]...), fmt.Sprintf("%.2f %% of the machines' cpu offered", b.Share))
+	outputOf(t, "savings", "--trace", "snap", "--report", "page.html")
+	page, err := os.ReadFile("page.html")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "batch work on what is left")
+	b = parsed[struct{ Batch *savings.Batch }](t, outputOf(t, "savings", "--trace", "snap-by-use", "--format", "json")).Batch
+	require.Nil(t, b, "its history is not in the trace")
 }
 
 // shortUse writes a file of use with so many values of each line.

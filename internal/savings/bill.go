@@ -41,6 +41,7 @@ type Bill struct {
 	Steps      []Step           `json:"steps"`
 	Rest       Cents            `json:"rest"`
 	Constraint []ConstraintCost `json:"constraints"`
+	Batch      *Batch           `json:"batch"` // nil = unknown
 	Pending    []Pending        `json:"pending"`
 	Pinned     []Pinned         `json:"pinned"`
 	LeftOut    []LeftOut        `json:"left_out"` // pods that are in no other count

@@ -150,7 +150,12 @@ func (b *Bill) constraintSection() sheet.Section {
 		typed.add(c.Command)
 		t.Add(Freed(c.What), strconv.Itoa(c.Nodes), b.money(c.Money), b.atMost(c.Bound, 0))
 	}
-	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are not added to the sum: without them other pods share a node. Node restrictions are selectors, affinity, taints, operating systems, spot nodes and the zones of volumes.", Tables: []sheet.Table{t}, Copy: string(typed)}
+	tables := []sheet.Table{t}
+	if x := b.Batch; x != nil {
+		typed.add(x.Command)
+		tables = append(tables, x.table())
+	}
+	return sheet.Section{ID: "constraints", Name: "What constraints cost", About: "They explain the least cost and are not added to the sum: without them other pods share a node. Node restrictions are selectors, affinity, taints, operating systems, spot nodes and the zones of volumes. Batch work may have cpu that the pods where they are now do not use, on nodes that no step saves.", Tables: tables, Copy: string(typed)}
 }
 
 func (b *Bill) reasonSection() sheet.Section {

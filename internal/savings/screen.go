@@ -134,6 +134,9 @@ func (b *Bill) rules() (lines []textLine) {
 			lines = append(lines, textLine{clip(text), pen.faint}, textLine{figures, pen.faint})
 		}
 	}
+	if b.Batch != nil {
+		lines = append(lines, textLine{clip(b.Batch.line()), pen.faint})
+	}
 	return lines
 }
 

@@ -105,7 +105,10 @@ func (b *builder) usage(ctx context.Context) error {
 	}
 	b.model = t
 	b.add(step)
-	return nil
+	if b.demands != nil {
+		return nil // the days that slots follow from are in no trace
+	}
+	return b.batch(ctx, u, at, until)
 }
 
 // shortRisk is the share of the node-time with more used than there is, by resource.
