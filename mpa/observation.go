@@ -129,6 +129,8 @@ type Observation struct {
 	Throughput Metric `json:"throughput,omitzero"`
 	// Gates holds the measurements of the gates before the pods; zero = there are no gates.
 	Gates Gates `json:"gates,omitzero"`
+	// Use over a long time, for agents that size by it; nil = not observed.
+	Use *Use `json:"use,omitempty"`
 }
 
 // Gates holds the measurements of the gates before all pods.

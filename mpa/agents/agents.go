@@ -20,6 +20,8 @@ type Kind struct {
 	Model func(t mpa.Target, weights []byte) (mpa.Agent, error)
 	// Gates: it needs the measurements of gates before the pods, and may set their limit.
 	Gates bool
+	// Use: it needs [mpa.Observation.Use], which no simulation has.
+	Use bool
 }
 
 // kinds in the order that a comparison lists them.
@@ -37,6 +39,8 @@ var kinds = []Kind{
 	{Name: "kpa-rps", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewKPA(t, KPAConfig{Rate: true}) }},
 	{Name: "kpa-10", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewKPA(t, KPAConfig{Limit: 10}) }},
 	{Name: "capacity", Gates: true, Rule: func(t mpa.Target) mpa.Agent { return NewCapacity(t) }},
+	{Name: "usage", Use: true, Rule: func(t mpa.Target) mpa.Agent { return NewUsage(t) }},
+	{Name: "template", Use: true, Rule: func(t mpa.Target) mpa.Agent { return Template{} }},
 	{Name: "learned", Model: makeLearned},
 }
 
@@ -56,16 +60,22 @@ func Register(k Kind) (undo func()) {
 	}
 }
 
-// Names returns the names of the rules of [Make] that need neither weights nor gates.
-func Names() []string { return rules(false) }
+// Names returns the names of the rules of [Make] that need neither weights, gates nor a
+// history of use.
+func Names() []string { return rules(func(k *Kind) bool { return !k.Gates && !k.Use }) }
 
 // GatedNames returns the names of the rules that need the measurements of gates before the
 // pods.
-func GatedNames() []string { return rules(true) }
+func GatedNames() []string { return rules(func(k *Kind) bool { return k.Gates }) }
 
-func rules(gates bool) (names []string) {
+// ByUse reports whether an agent of this name needs [mpa.Observation.Use].
+func ByUse(name string) bool {
+	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == name && k.Use })
+}
+
+func rules(with func(k *Kind) bool) (names []string) {
 	for _, k := range kinds {
-		if k.Rule != nil && k.Gates == gates {
+		if k.Rule != nil && with(&k) {
 			names = append(names, k.Name)
 		}
 	}
@@ -93,7 +103,7 @@ var (
 func Make(spec mpa.Spec, t mpa.Target, loaded Weights) (mpa.Agent, error) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == spec.Name })
 	if i < 0 {
-		return nil, fmt.Errorf("%w %q: there are %s", ErrUnknown, spec.Name, strings.Join(append(Names(), GatedNames()...), ", "))
+		return nil, fmt.Errorf("%w %q: there are %s", ErrUnknown, spec.Name, strings.Join(rules(func(*Kind) bool { return true }), ", "))
 	}
 	k := kinds[i]
 	if k.Rule != nil {
