@@ -30,7 +30,7 @@ func FuzzPlan(f *testing.F) {
 		for name, r := range want {
 			require.True(t, r.CPU >= 0 && r.CPU <= largest.CPU && r.Memory >= 0 && r.Memory <= largest.Memory, "%s %v", name, r)
 		}
-		for name, to := range PlanPod(pod, &pod.Spec, want).Containers {
+		for name, to := range PlanPod(pod, &pod.Spec, want, LimitsFollow).Containers {
 			if w := want[name]; w.CPU > 0 {
 				require.GreaterOrEqual(t, to.Limits.Cpu().Sign(), 0)
 			}

@@ -22,10 +22,38 @@ import (
 // cores and 1 PiB.
 var largest = mpa.Resources{CPU: 100_000 * 1000, Memory: 1 << 50}
 
+// Limits defines the limits of containers whose requests change.
+type Limits int
+
+// The limits keep their ratio to the requests, stay as they are and at least as in the
+// template, or are those of the template. The last two bound the requests.
+const (
+	LimitsFollow Limits = iota
+	LimitsStay
+	LimitsOfTemplate
+)
+
+// LimitsOf returns the limits by an object's algorithm: an honest request must not
+// throttle.
+func LimitsOf(m *v1alpha1.MultidimPodAutoscaler) Limits {
+	switch m.Spec.Recommender.Algorithm {
+	case v1alpha1.AlgorithmUsage:
+		return LimitsStay
+	case v1alpha1.AlgorithmTemplate:
+		return LimitsOfTemplate
+	}
+	return LimitsFollow
+}
+
 // Constraints returns those of an object's containers. A bound that was lowered below the
 // memory that the recommender saw in use is raised to it: less would get containers killed.
 func Constraints(m *v1alpha1.MultidimPodAutoscaler) []v1alpha1.ContainerConstraints {
 	list := slices.Clone(m.Spec.Constraints.Containers)
+	if m.Spec.Recommender.Algorithm == v1alpha1.AlgorithmTemplate { // the way back is exact
+		for i := range list {
+			list[i].MinAllowed, list[i].MaxAllowed = v1alpha1.Amounts{}, v1alpha1.UpperAmounts{}
+		}
+	}
 	if m.Status.Memory == nil {
 		return list
 	}
@@ -114,8 +142,8 @@ type Plan struct {
 }
 
 // PlanResize plans the change of a pod in place. The template is the workload's.
-func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources) Plan {
-	p := PlanPod(pod, template, want)
+func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources, limits Limits) Plan {
+	p := PlanPod(pod, template, want, limits)
 	if len(p.Containers) == 0 {
 		return p
 	}
@@ -146,13 +174,13 @@ func PlanResize(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.R
 		}
 	}
 	if guaranteed(&pod.Spec, nil) != guaranteed(&pod.Spec, p.Containers) {
-		return Plan{Left: append(p.Left, "its QoS class would change")}
+		return Plan{Left: append(p.Left, otherQoS)}
 	}
 	return p
 }
 
 // PlanPod plans the change of a pod, whether or not it can be made in place.
-func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources) Plan {
+func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Resources, limits Limits) Plan {
 	p := Plan{Containers: map[string]corev1.ResourceRequirements{}}
 	if pod.Spec.Resources != nil {
 		return Plan{Left: []string{"the pod as a whole has resources"}}
@@ -190,6 +218,13 @@ func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Reso
 			if !ok {
 				continue
 			}
+			if limits != LimitsFollow {
+				if l, ok := base.Limits[r.name]; ok && !l.IsZero() && (limits == LimitsOfTemplate || l.Cmp(limit) > 0) {
+					limit = l
+				}
+				to.Requests[r.name], to.Limits[r.name] = *r.of(min(r.amount, r.value(&limit))), limit
+				continue
+			}
 			request := now
 			if l, ok := base.Limits[r.name]; ok && !l.IsZero() && !fixed {
 				limit, request = l, l
@@ -203,8 +238,14 @@ func PlanPod(pod *corev1.Pod, template *corev1.PodSpec, want map[string]mpa.Reso
 			p.Containers[c.Name] = to
 		}
 	}
+	if limits != LimitsFollow && fixed != guaranteed(&pod.Spec, p.Containers) {
+		return Plan{Left: []string{otherQoS}}
+	}
 	return p
 }
+
+// otherQoS is the reason that a pod is left alone.
+const otherQoS = "its QoS class would change"
 
 // scaled is amount × limit/request, rounded down as the admission webhook does it; at
 // least the amount.

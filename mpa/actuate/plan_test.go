@@ -49,6 +49,58 @@ func text(r corev1.ResourceRequirements) string {
 	return fmt.Sprintf("%s %s of %s %s", r.Requests.Cpu(), r.Requests.Memory(), r.Limits.Cpu(), r.Limits.Memory())
 }
 
+// A request by use leaves the limits as they are, and a Guaranteed pod.
+func TestPlanLimits(t *testing.T) {
+	const mi = 1 << 20
+	burstable := container("web", list("500m", "256Mi"), list("1", "512Mi"))
+	for _, c := range []struct {
+		name          string
+		pod, template corev1.Container
+		limits        Limits
+		want          mpa.Resources
+		get, left     string
+	}{
+		{"they stay", burstable, burstable, LimitsStay, mpa.Resources{CPU: 100, Memory: 100 * mi}, "100m 100Mi of 1 512Mi", ""},
+		{"they bound the request", burstable, burstable, LimitsStay, mpa.Resources{CPU: 1500, Memory: 300 * mi}, "1 300Mi of 1 512Mi", ""},
+		{"no limits", container("web", list("500m", "256Mi"), nil), burstable, LimitsStay, mpa.Resources{CPU: 100}, "100m 256Mi of 0 0", ""},
+		{"larger ones that others gave stay", container("web", list("500m", "256Mi"), list("2", "1Gi")), burstable, LimitsStay, mpa.Resources{CPU: 100, Memory: 100 * mi}, "100m 100Mi of 2 1Gi", ""},
+		{"another algorithm made them smaller", container("web", list("100m", "100Mi"), list("200m", "200Mi")), burstable, LimitsStay, mpa.Resources{CPU: 150, Memory: 110 * mi}, "150m 110Mi of 1 512Mi", ""},
+		{"back to the template", container("web", list("100m", "100Mi"), list("2", "200Mi")), burstable, LimitsOfTemplate, mpa.Resources{CPU: 500, Memory: 256 * mi}, "500m 256Mi of 1 512Mi", ""},
+		{"Guaranteed", container("web", list("500m", "256Mi"), list("500m", "256Mi")), container("web", list("500m", "256Mi"), list("500m", "256Mi")), LimitsStay, mpa.Resources{CPU: 100, Memory: 100 * mi}, "", otherQoS},
+		{"it would be Guaranteed", container("web", list("500m", "512Mi"), list("1", "512Mi")), container("web", list("500m", "512Mi"), list("1", "512Mi")), LimitsStay, mpa.Resources{CPU: 1000, Memory: 512 * mi}, "", otherQoS},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			template := &corev1.PodSpec{Containers: []corev1.Container{c.template}}
+			for _, p := range []Plan{
+				PlanPod(running(c.pod), template, map[string]mpa.Resources{"web": c.want}, c.limits),
+				PlanResize(running(c.pod), template, map[string]mpa.Resources{"web": c.want}, c.limits),
+			} {
+				if c.left != "" {
+					require.Equal(t, Plan{Left: []string{c.left}}, p)
+					continue
+				}
+				require.Empty(t, p.Left)
+				require.Equal(t, c.get, text(p.Containers["web"]))
+			}
+		})
+	}
+}
+
+// The way back is exact: bounds do not count.
+func TestTemplateConstraints(t *testing.T) {
+	m := &v1alpha1.MultidimPodAutoscaler{}
+	m.Spec.Constraints.Containers = []v1alpha1.ContainerConstraints{{
+		Name: "web", Controlled: []corev1.ResourceName{"cpu"}, MinAllowed: v1alpha1.Amounts{CPU: resource.NewMilliQuantity(25, resource.DecimalSI)},
+	}}
+	asked := []v1alpha1.ContainerRequests{{Name: "web", CPU: resource.NewMilliQuantity(5, resource.DecimalSI)}}
+	for algorithm, millis := range map[string]int64{"usage": 25, "template": 5} {
+		m.Spec.Recommender.Algorithm = algorithm
+		want, err := Wanted(asked, Constraints(m))
+		require.NoError(t, err)
+		require.Equal(t, map[string]mpa.Resources{"web": {CPU: millis}}, want)
+	}
+}
+
 func TestPlanResize(t *testing.T) {
 	const mi = 1 << 20
 	half := container("web", list("500m", "256Mi"), list("1", "512Mi"))
@@ -111,7 +163,7 @@ func TestPlanResize(t *testing.T) {
 				template.Containers = []corev1.Container{*c.template}
 			}
 			before := pod.DeepCopy()
-			p := PlanResize(pod, template, map[string]mpa.Resources{"web": c.want})
+			p := PlanResize(pod, template, map[string]mpa.Resources{"web": c.want}, LimitsFollow)
 			require.Equal(t, before, pod, "the pod is read only")
 			if c.left == "" {
 				assert.Empty(t, p.Left)
@@ -194,7 +246,7 @@ func TestPlanKeepsClass(t *testing.T) {
 		class := qos.ComputePodQOS(pod)
 		classes[class]++
 		require.Equal(t, class == corev1.PodQOSGuaranteed, guaranteed(&pod.Spec, nil), "%+v", pod.Spec)
-		p := PlanResize(pod, template, want)
+		p := PlanResize(pod, template, want, LimitsFollow)
 		for _, c := range target.Containers(&pod.Spec) {
 			to, ok := p.Containers[c.Name]
 			if !ok {
@@ -210,7 +262,7 @@ func TestPlanKeepsClass(t *testing.T) {
 			c.Resources = to
 		}
 		require.Equal(t, class, qos.ComputePodQOS(pod), "%+v → %+v", pod.Spec, p)
-		require.Empty(t, PlanResize(pod, template, want).Containers, "%+v", pod.Spec)
+		require.Empty(t, PlanResize(pod, template, want, LimitsFollow).Containers, "%+v", pod.Spec)
 	}
 	require.Greater(t, changes, 1000)
 	require.Greater(t, classes[corev1.PodQOSGuaranteed], 1000)

@@ -350,7 +350,7 @@ func (h *handler) size(ctx context.Context, pod *v1.Pod, namespace string, o *v1
 	if err != nil {
 		return resultFailed, err
 	}
-	changes, err := size(pod, want.Containers, actuate.Constraints(o), ranges, quotas)
+	changes, err := size(pod, want.Containers, actuate.Constraints(o), o.ByUse(), ranges, quotas)
 	switch {
 	case err != nil:
 		return resultKept, fmt.Errorf("recommendation %s/%d: %w", o.Name, want.ID, err)

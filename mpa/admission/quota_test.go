@@ -35,7 +35,7 @@ func TestScopedQuotas(t *testing.T) {
 	} {
 		p := v1.Pod{Spec: parse[v1.PodSpec](t, "{"+c.pod+"}")}
 		o := object(t, "", "")
-		changes, err := size(&p, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, nil, []v1.ResourceQuota{parse[v1.ResourceQuota](t, c.quota)})
+		changes, err := size(&p, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), nil, []v1.ResourceQuota{parse[v1.ResourceQuota](t, c.quota)})
 		if c.counts {
 			require.ErrorIs(t, err, errQuota, name)
 			continue

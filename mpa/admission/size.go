@@ -3,6 +3,7 @@ package admission
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -30,9 +31,9 @@ var (
 )
 
 // size gives pod the wanted requests, within the constraints' maximum and the namespace's
-// limits, and returns the changes. Limits keep their ratio to the requests. After an
+// limits, and returns the changes. Limits keep their ratio to the requests, or stay. After an
 // error the caller has to discard the pod.
-func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, ranges []v1.LimitRange, limits []v1.ResourceQuota) (string, error) {
+func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1.ContainerConstraints, keep bool, ranges []v1.LimitRange, limits []v1.ResourceQuota) (string, error) {
 	before := pod.DeepCopy()
 	containers := target.Containers(&pod.Spec)
 	for _, c := range containers {
@@ -53,13 +54,13 @@ func size(pod *v1.Pod, want []v1alpha1.ContainerRequests, constraints []v1alpha1
 			if most := quantityOf(name, bounds.MaxAllowed.CPU, bounds.MaxAllowed.Memory); most != nil && to.Cmp(*most) > 0 {
 				to = *most
 			}
-			setRequest(c, name, to, ranges)
+			setRequest(c, name, to, keep, ranges)
 		}
 	}
 	for _, r := range ranges {
 		for _, item := range r.Spec.Limits {
 			if item.Type == v1.LimitTypePod {
-				shareRoom(before, pod, item)
+				shareRoom(before, pod, keep, item)
 			}
 		}
 	}
@@ -91,8 +92,8 @@ func quantityOf(name v1.ResourceName, cpu, memory *resource.Quantity) *resource.
 }
 
 // setRequest sets a request within the ranges for containers, and the limit to the same
-// multiple of it as before.
-func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ranges []v1.LimitRange) {
+// multiple of it as before; keep = the limit stays, and bounds the request.
+func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, keep bool, ranges []v1.LimitRange) {
 	was, most := amount(name, c.Resources.Requests[name]), amount(name, c.Resources.Limits[name])
 	for _, r := range ranges {
 		for _, item := range r.Spec.Limits {
@@ -102,8 +103,13 @@ func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ran
 			if low, ok := item.Min[name]; ok && to.Cmp(low) < 0 {
 				to = low
 			}
+			if ratio, ok := item.MaxLimitRequestRatio[name]; ok && keep && most > 0 && ratio.Sign() > 0 {
+				if low := int64(math.Ceil(float64(most) / ratio.AsApproximateFloat64())); amount(name, to) < low {
+					to = quantity(name, low)
+				}
+			}
 			if high, ok := item.Max[name]; ok {
-				if was > 0 && most > was { // the request whose limit is the largest allowed
+				if was > 0 && most > was && !keep { // the request whose limit is the largest allowed
 					high = quantity(name, multiple(amount(name, high), was, most))
 				}
 				if to.Cmp(high) > 0 {
@@ -111,6 +117,9 @@ func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ran
 				}
 			}
 		}
+	}
+	if keep && most > 0 && amount(name, to) > most {
+		to = quantity(name, most)
 	}
 	next := amount(name, to)
 	if next == was || next <= 0 || was == 0 && most > 0 { // no request before: no ratio to keep
@@ -121,6 +130,7 @@ func setRequest(c *v1.Container, name v1.ResourceName, to resource.Quantity, ran
 	}
 	c.Resources.Requests[name] = to
 	switch {
+	case keep:
 	case most == was && most > 0:
 		c.Resources.Limits[name] = to
 	case most > 0:
@@ -155,7 +165,7 @@ func multiple(n, above, below int64) int64 {
 
 // shareRoom reverts as much of the change as a range for whole pods demands, the same share
 // in each container.
-func shareRoom(before, pod *v1.Pod, item v1.LimitRangeItem) {
+func shareRoom(before, pod *v1.Pod, keep bool, item v1.LimitRangeItem) {
 	for _, name := range bothAmounts {
 		share := int64(1000)
 		for _, sum := range []func(*v1.Pod) v1.ResourceList{requestsOf, limitsOf} {
@@ -179,7 +189,7 @@ func shareRoom(before, pod *v1.Pod, item v1.LimitRangeItem) {
 			put(c.Resources.Requests, old[i].Resources.Requests, name)
 			put(c.Resources.Limits, old[i].Resources.Limits, name)
 			if from > 0 {
-				setRequest(c, name, quantity(name, from+(to-from)/1000*share+(to-from)%1000*share/1000), nil)
+				setRequest(c, name, quantity(name, from+(to-from)/1000*share+(to-from)%1000*share/1000), keep, nil)
 			}
 		}
 	}

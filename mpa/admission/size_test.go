@@ -14,6 +14,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
 func parse[T any](t *testing.T, text string) T {
@@ -41,6 +42,38 @@ status:
   recommendation: {id: 7, time: "2026-01-02T03:04:05.000000Z", change: Requests, replicas: 3, containers: [`+recommended+`]}
 `)
 	return &o
+}
+
+// By use, limits stay: they bound the request, and a LimitRange the ratio of both.
+func TestSizeByUse(t *testing.T) {
+	pod := func(resources string) v1.Pod {
+		return parse[v1.Pod](t, "spec: {containers: [{name: main, resources: "+resources+"}]}")
+	}
+	ranges := []v1.LimitRange{parse[v1.LimitRange](t, "spec: {limits: [{type: Container, maxLimitRequestRatio: {cpu: 4, memory: 3}}]}")}
+	for _, c := range []struct {
+		name, before, recommended, after string
+		ranges                           []v1.LimitRange
+		err                              error
+	}{
+		{"they stay", "{requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1, memory: 2Gi}}", "{name: main, cpu: 100m, memory: 300Mi}", "{requests: {cpu: 100m, memory: 300Mi}, limits: {cpu: 1, memory: 2Gi}}", nil, nil},
+		{"they bound", "{requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1, memory: 2Gi}}", "{name: main, cpu: 3, memory: 1Gi}", "{requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 2Gi}}", nil, nil},
+		{"a ratio", "{requests: {cpu: 500m, memory: 1Gi}, limits: {cpu: 1, memory: 3Gi}}", "{name: main, cpu: 100m, memory: 300Mi}", "{requests: {cpu: 250m, memory: 1Gi}, limits: {cpu: 1, memory: 3Gi}}", ranges, nil},
+		{"Guaranteed", "{requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}", "{name: main, cpu: 100m, memory: 300Mi}", "", nil, errQoS},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := object(t, "", c.recommended)
+			o.Spec.Recommender.Algorithm = v1alpha1.AlgorithmUsage
+			p := pod(c.before)
+			_, err := size(&p, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), c.ranges, nil)
+			require.ErrorIs(t, err, c.err)
+			if c.err == nil {
+				after := pod(c.after)
+				require.Empty(t, difference(target.Containers(&after.Spec), target.Containers(&p.Spec)))
+				require.Equal(t, after.Spec.Containers[0].Resources.Limits.Cpu().String(), p.Spec.Containers[0].Resources.Limits.Cpu().String())
+				require.Equal(t, after.Spec.Containers[0].Resources.Limits.Memory().String(), p.Spec.Containers[0].Resources.Limits.Memory().String())
+			}
+		})
+	}
 }
 
 func TestSize(t *testing.T) {
@@ -167,7 +200,7 @@ func TestSize(t *testing.T) {
 			}
 			o := object(t, tt.bounds, tt.recommended)
 			was := o.DeepCopy()
-			changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, ranges, quotas)
+			changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), ranges, quotas)
 			require.Equal(t, was, o, "it is a cache's")
 			if tt.err != "" {
 				require.EqualError(t, err, tt.err)
@@ -176,7 +209,7 @@ func TestSize(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.changes, changes)
 			requireSame(t, parse[[]v1.Container](t, tt.want), pod.Spec.Containers)
-			again, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, ranges, quotas)
+			again, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), ranges, quotas)
 			require.NoError(t, err)
 			if tt.quota == "" {
 				require.Empty(t, again, "asked twice")
@@ -209,11 +242,11 @@ func TestUpdaterAgrees(t *testing.T) {
 		template := pod.DeepCopy()
 		want := mpa.Resources{CPU: 1 + rng.Int64N(4000), Memory: 1 + rng.Int64N(1<<32)}
 		list := amounts(want.CPU, want.Memory)
-		_, err := size(pod, []v1alpha1.ContainerRequests{{Name: "main", CPU: list.Cpu(), Memory: list.Memory()}}, object(t, "", "").Spec.Constraints.Containers, nil, nil)
+		_, err := size(pod, []v1alpha1.ContainerRequests{{Name: "main", CPU: list.Cpu(), Memory: list.Memory()}}, object(t, "", "").Spec.Constraints.Containers, false, nil, nil)
 		if err != nil { // its QoS class would change
 			continue
 		}
-		plan := actuate.PlanPod(pod, &template.Spec, map[string]mpa.Resources{"main": want})
+		plan := actuate.PlanPod(pod, &template.Spec, map[string]mpa.Resources{"main": want}, actuate.LimitsFollow)
 		require.Empty(t, plan.Containers, "%v of %v", pod.Spec.Containers[0].Resources, template.Spec.Containers[0].Resources)
 	}
 }
@@ -225,13 +258,13 @@ func TestSizeOfSidecarAndPodLevel(t *testing.T) {
 		Containers:     parse[[]v1.Container](t, "[{name: app, resources: {requests: {cpu: 1}}}]"),
 	}}
 	o := object(t, "", "{name: log, memory: 1Gi}, {name: main, memory: 1Gi}")
-	changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, nil, nil)
+	changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, "log: memory 0 to 1Gi", changes, "an init container that ends is not sized")
 
 	pod.Spec.InitContainers[0].Resources = v1.ResourceRequirements{}
 	pod.Spec.Resources = &v1.ResourceRequirements{}
-	_, err = size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, nil, nil)
+	_, err = size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), nil, nil)
 	require.ErrorIs(t, err, errPodLevel)
 }
 
@@ -295,7 +328,7 @@ func TestSizeKeepsWhatItMust(t *testing.T) {
 			}
 		}
 		before := pod.DeepCopy()
-		changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, ranges, nil)
+		changes, err := size(&pod, o.Status.Recommendation.Containers, o.Spec.Constraints.Containers, o.ByUse(), ranges, nil)
 		if err != nil {
 			kept[err]++
 			continue

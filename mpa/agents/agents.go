@@ -68,11 +68,6 @@ func Names() []string { return rules(func(k *Kind) bool { return !k.Gates && !k.
 // pods.
 func GatedNames() []string { return rules(func(k *Kind) bool { return k.Gates }) }
 
-// ByUse reports whether an agent of this name needs [mpa.Observation.Use].
-func ByUse(name string) bool {
-	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == name && k.Use })
-}
-
 func rules(with func(k *Kind) bool) (names []string) {
 	for _, k := range kinds {
 		if k.Rule != nil && with(&k) {

@@ -167,7 +167,7 @@ func (u *updater) room(ctx context.Context) (*podspec.Room, error) {
 func hasRoom(m *v1alpha1.MultidimPodAutoscaler, room *podspec.Room, pod *corev1.Pod, w *workload, want map[string]mpa.Resources) bool {
 	next := pod.DeepCopy()
 	next.Status = corev1.PodStatus{ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus}
-	plan := actuate.PlanPod(pod, &w.Template.Spec, want)
+	plan := actuate.PlanPod(pod, &w.Template.Spec, want, actuate.LimitsOf(m))
 	for i := range next.Spec.Containers {
 		if to, ok := plan.Containers[next.Spec.Containers[i].Name]; ok {
 			next.Spec.Containers[i].Resources = to

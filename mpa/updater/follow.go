@@ -185,7 +185,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 		calm = calm && ready(pod)
 		young := isYoung(pod, s.Time.Time, spent)
 		if m.Spec.Mode == v1alpha1.ModeRecreate {
-			switch plan := actuate.PlanPod(pod, &w.Template.Spec, want); {
+			switch plan := actuate.PlanPod(pod, &w.Template.Spec, want, actuate.LimitsOf(m)); {
 			case len(plan.Containers) == 0 && len(plan.Left) > 0:
 				c.note(pod, "%s", strings.Join(plan.Left, ", "))
 				c.left(pod, want)
@@ -199,7 +199,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 			}
 			continue
 		}
-		plan := actuate.PlanResize(pod, &w.Template.Spec, want)
+		plan := actuate.PlanResize(pod, &w.Template.Spec, want, actuate.LimitsOf(m))
 		if len(plan.Left) > 0 {
 			c.note(pod, "%s", strings.Join(plan.Left, ", "))
 		}
@@ -229,7 +229,7 @@ func (u *updater) resize(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler,
 	}
 	if len(restart) > 0 && calm && there >= int(w.Replicas) && failed == nil {
 		c.waiting--
-		ask(&pods[restart[0]], actuate.PlanResize(&pods[restart[0]], &w.Template.Spec, want))
+		ask(&pods[restart[0]], actuate.PlanResize(&pods[restart[0]], &w.Template.Spec, want, actuate.LimitsOf(m)))
 	}
 	for uid := range o.asked {
 		if !seen[string(uid)] {

@@ -27,3 +27,16 @@ func Older(a, b *MultidimPodAutoscaler) bool {
 	}
 	return a.Name < b.Name
 }
+
+// The algorithms that size by the use of many days and by the workload's template.
+const (
+	AlgorithmUsage    = "usage"
+	AlgorithmTemplate = "template"
+)
+
+// ByUse reports whether the object's algorithm sizes requests by use or by the template:
+// limits do not follow, and replicas are left alone.
+func (m *MultidimPodAutoscaler) ByUse() bool {
+	a := m.Spec.Recommender.Algorithm
+	return a == AlgorithmUsage || a == AlgorithmTemplate
+}
