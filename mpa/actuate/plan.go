@@ -297,6 +297,9 @@ func compare(a, b corev1.ResourceList, name corev1.ResourceName) int {
 	return x.Cmp(y)
 }
 
+// Guaranteed reports whether a pod is of class Guaranteed.
+func Guaranteed(spec *corev1.PodSpec) bool { return guaranteed(spec, nil) }
+
 // guaranteed reports whether a pod with these changes is of class Guaranteed, by
 // upstream's rule: every container has limits of both, and requests equal limits in sum.
 func guaranteed(spec *corev1.PodSpec, changes map[string]corev1.ResourceRequirements) bool {

@@ -31,6 +31,9 @@ type Server struct {
 	TLS             *TLS   `yaml:"tls"`
 	// Headers of every request, such as Mimir's X-Scope-OrgID.
 	Headers map[string]string `yaml:"headers"`
+	// Match has matchers of labels for the history of use, such as cluster="a" where the server
+	// has several clusters.
+	Match string `yaml:"match"`
 }
 
 // Basic is a user with a password. The file is read for every request.

@@ -85,6 +85,22 @@ func explain(ctx context.Context, err error) (reason, message string) {
 	}
 }
 
+// ExplainHistory translates an error of reading a history, without the words of a server.
+func ExplainHistory(ctx context.Context, err error) string {
+	var answer *promv1.Error
+	if errors.As(err, &answer) {
+		for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+			if strings.Contains(answer.Msg, fmt.Sprint(code)) {
+				_, message := (&refused{code: code}).explain()
+				return message
+			}
+		}
+		return fmt.Sprintf("Prometheus answers with an error (%s); the recommender's log says more", answer.Type)
+	}
+	_, message := explain(ctx, err)
+	return message
+}
+
 func (r *refused) explain() (reason, message string) {
 	switch {
 	case r.code == http.StatusBadRequest:

@@ -34,7 +34,7 @@ var ErrBusy = errors.New("Prometheus answers as many queries as it may already")
 
 // A Problem is the reason that something was not measured, for people who can mend it.
 type Problem struct {
-	Source  string // usage, rate, latency, throughput or gates
+	Source  string // usage, rate, latency, throughput, gates or history
 	Reason  string // one word in CamelCase
 	Message string
 }
@@ -48,6 +48,7 @@ const (
 	Latency    = "latency"
 	Throughput = "throughput"
 	Gates      = "gates"
+	History    = "history"
 )
 
 // usages are by pod and container.

@@ -159,7 +159,23 @@ func (s *server) silentToOthers(namespace string) bool {
 }
 
 // api returns the server's API, whose answers have at most the given number of bytes.
-func (s *server) api(most int64) promv1.API { return promv1.NewAPI(bounded{s.urls, s.http, most}) }
+func (s *server) api(most int64) promv1.API {
+	return promv1.NewAPI(bounded{s.urls, s.http, most, false})
+}
+
+// History returns the server that an object names, to read the use of many days from, and its
+// API. Nobody waits for that: pauses and places of other queries do not count.
+func (p *Prometheus) History(o *v1alpha1.Prometheus) (Server, promv1.API, *Problem) {
+	s, problem := p.find(o)
+	if problem != nil {
+		problem.Source = History
+		return Server{}, nil, problem
+	}
+	return *s.Server, promv1.NewAPI(bounded{s.urls, s.http, mostHistory, true}), nil
+}
+
+// mostHistory is the largest answer of a history in bytes: half a million samples are 15 MB.
+const mostHistory = 64 << 20
 
 // bounded reads answers of a limited size. The text of a failed answer is only in the error:
 // it is not for authors of objects.
@@ -167,6 +183,8 @@ type bounded struct {
 	api.Client
 	http *http.Client
 	most int64
+	// refusals: an answer with another status code is no error here, so that the API parses it.
+	refusals bool
 }
 
 func (b bounded) Do(ctx context.Context, r *http.Request) (*http.Response, []byte, error) {
@@ -176,7 +194,7 @@ func (b bounded) Do(ctx context.Context, r *http.Request) (*http.Response, []byt
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(http.MaxBytesReader(nil, answer.Body, b.most))
-	if err == nil && answer.StatusCode/100 != 2 {
+	if err == nil && answer.StatusCode/100 != 2 && !b.refusals {
 		err = &refused{answer.StatusCode, string(body)}
 	}
 	return answer, body, err

@@ -67,7 +67,7 @@ func (p *Picture) ByUse(t *trace.Trace, rec *prometheus.Record, opt UseOptions) 
 	for _, q := range t.Requests {
 		namespace, name, _ := strings.Cut(q.Name, "/")
 		pod := prometheus.Pod{Namespace: namespace, Name: name}
-		workload := n.pods[pod]
+		workload := n.Pods[pod]
 		present[workload] = append(present[workload], pod)
 		if !slices.Contains(of[q.App], workload) {
 			of[q.App] = append(of[q.App], workload)
@@ -140,7 +140,7 @@ func (r *UseReport) unseen() map[string]float64 {
 // setUnknown finds the shares of the cpu in use of pods that count in no workload.
 func (r *UseReport) setUnknown(h *prometheus.Histories, n *namer) {
 	holds := map[string]bool{}
-	for _, workload := range n.pods {
+	for _, workload := range n.Pods {
 		holds[workload] = true
 	}
 	all, unknown, gone := 0., 0., 0.

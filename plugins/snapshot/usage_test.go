@@ -360,11 +360,11 @@ func TestWorkloadsByName(t *testing.T) {
 		"db-0": "shop/StatefulSet/db", "db-17": "shop/StatefulSet/db", "agent-zzzzz": "shop/DaemonSet/agent",
 		"tick-28999999-zzzzz": "shop/CronJob/tick", "gone-5d8f-x2k9p": "", "web": "", "web-5d8f": "", "db-x": "", "odd": "",
 	} {
-		assert.Equal(t, want, n.name(&prometheus.Day{}, prometheus.Pod{Namespace: "shop", Name: name}), name)
+		assert.Equal(t, want, n.Name(&prometheus.Day{}, prometheus.Pod{Namespace: "shop", Name: name}), name)
 	}
-	assert.Empty(t, n.name(&prometheus.Day{}, prometheus.Pod{Namespace: "other", Name: "web-6c9d-b2b2b"}))
-	assert.Equal(t, "shop/Deployment/other", n.name(owned, prometheus.Pod{Namespace: "shop", Name: "web-api-8c-b2b2b"}), "kube-state-metrics precedes patterns")
-	assert.Equal(t, "shop/Deployment/web", n.name(owned, prometheus.Pod{Namespace: "shop", Name: "odd"}))
+	assert.Empty(t, n.Name(&prometheus.Day{}, prometheus.Pod{Namespace: "other", Name: "web-6c9d-b2b2b"}))
+	assert.Equal(t, "shop/Deployment/other", n.Name(owned, prometheus.Pod{Namespace: "shop", Name: "web-api-8c-b2b2b"}), "kube-state-metrics precedes patterns")
+	assert.Equal(t, "shop/Deployment/web", n.Name(owned, prometheus.Pod{Namespace: "shop", Name: "odd"}))
 	assert.True(t, isJob("shop/CronJob/tick"))
 	assert.False(t, isJob("shop/Deployment/web"))
 }

@@ -121,10 +121,10 @@ func shorter(v float32) uint32 {
 	return (b + rest) &^ rest
 }
 
-// readDay reads the file of a day.
-func readDay(path string, number int64) (d *Day, err error) {
+// readDay reads the file of a day, and of its containers those of the pods to keep; nil = of all.
+func readDay(path string, number int64, keep func(d *Day, pod Pod) bool) (d *Day, err error) {
 	err = readFile(path, func(r io.Reader) error {
-		d, err = decode(r, number)
+		d, err = decode(r, number, keep)
 		return err
 	})
 	return d, err
@@ -173,7 +173,7 @@ func decodeHead(r io.Reader, number int64) (h header, in *bufio.Reader, err erro
 	return h, in, nil
 }
 
-func decode(r io.Reader, number int64) (*Day, error) {
+func decode(r io.Reader, number int64, keep func(d *Day, pod Pod) bool) (*Day, error) {
 	h, in, err := decodeHead(r, number)
 	if err != nil {
 		return nil, err
@@ -201,6 +201,17 @@ func decode(r io.Reader, number int64) (*Day, error) {
 	}
 	for _, s := range h.Series {
 		c := Container{Pod: Pod{s.Namespace, s.Pod}, Name: s.Container}
+		if keep != nil && !keep(d, c.Pod) {
+			for _, there := range []bool{s.CPU, s.Memory} {
+				if there && err == nil {
+					_, err = in.Discard(len(buffer))
+				}
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the samples of container %s of pod %s/%s: %w", s.Container, s.Namespace, s.Pod, err)
+			}
+			continue
+		}
 		if c.CPU, err = values(s.CPU); err == nil {
 			c.Memory, err = values(s.Memory)
 		}

@@ -2,6 +2,7 @@ package prometheus
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -79,6 +80,32 @@ func (rec *Record) Histories(before int64, containers bool, name Namer) (*Histor
 		h.Partial = float64(partial) / float64(steps)
 	}
 	return h, nil
+}
+
+// ContainerHistories folds the days before one into the histories of the containers of pods whose
+// workload has a name. Of other pods no sample is kept in memory.
+func (rec *Record) ContainerHistories(ctx context.Context, before int64, name Namer) (map[ContainerOf]*usage.History, error) {
+	all := map[ContainerOf]*usage.History{}
+	for _, n := range rec.Days {
+		if n >= before {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		d, err := readDay(rec.path(n), n, func(d *Day, pod Pod) bool { return name(d, pod) != "" })
+		if err != nil {
+			return nil, err
+		}
+		d.bound(rec.Most)
+		for i := range d.Containers {
+			c := &d.Containers[i]
+			if err := add(all, ContainerOf{name(d, c.Pod), c.Name}, d, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
 }
 
 // containersOf is the number of leading containers that are of one pod.

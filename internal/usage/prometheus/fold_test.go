@@ -3,6 +3,8 @@ package prometheus
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -66,4 +68,35 @@ func TestReplicasShareLoad(t *testing.T) {
 	assert.Equal(t, 15, days)
 	assert.InEpsilon(t, .4, web.Busiest(.9, h.At), .011)
 	assert.InEpsilon(t, 2, web.Busiest(.99, h.At), .011)
+}
+
+// The histories of some containers are those of all, and the API may be given.
+func TestContainerHistories(t *testing.T) {
+	f := startFake(t,
+		prometheustest.Of("shop", "other-1", "app", prometheustest.Always(3), prometheustest.Always(3e9)),
+		prometheustest.Of("shop", "web-1", "app", prometheustest.Always(.5), prometheustest.Always(1e9)),
+		prometheustest.Of("shop", "web-2", "app", prometheustest.Always(.7), prometheustest.Always(prometheustest.None)),
+		prometheustest.Of("shop", "web-2", "log", prometheustest.Always(.1), prometheustest.Always(1e8)),
+	)
+	asked := ""
+	rec, err := (&Reader{URLs: []string{"http://nowhere.invalid"}, Folder: t.TempDir(), API: func(url string) promv1.API {
+		asked = url
+		c, err := api.NewClient(api.Config{Address: f.URL})
+		require.NoError(t, err)
+		return promv1.NewAPI(c)
+	}}).Read(t.Context(), noon, 15)
+	require.NoError(t, err)
+	require.Equal(t, "http://nowhere.invalid", asked)
+	some, err := rec.ContainerHistories(t.Context(), rec.Until, func(_ *Day, pod Pod) string {
+		if pod.Name == "other-1" {
+			return ""
+		}
+		return "shop/web"
+	})
+	require.NoError(t, err)
+	all := histories(t, rec)
+	require.Len(t, some, 2)
+	for _, name := range []string{"app", "log"} {
+		require.Equal(t, all.Containers[ContainerOf{"shop/web", name}], some[ContainerOf{"shop/web", name}], name)
+	}
 }

@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
@@ -35,7 +37,7 @@ const (
 	samples = 1 << 19
 	// late is the time after a midnight at which all samples of the day are there.
 	late = 15 * time.Minute
-	// kept are the days whose files are kept.
+	// kept are the days whose files are kept by default.
 	kept = 60
 )
 
@@ -51,8 +53,12 @@ type Reader struct {
 	// Folder keeps a file for each day that was read, in a folder for these URLs and this Match: the
 	// days of others are of other clusters.
 	Folder string
+	// Keep is the number of days whose files are kept; 0 = 60.
+	Keep int64
 	// Progress, if set, is called after each day.
 	Progress func(done, of int)
+	// API, if set, returns the API of a URL, as with credentials that are not in it.
+	API func(url string) promv1.API
 }
 
 // identity is a name for servers, whatever their order, users and passwords, with a match.
@@ -98,6 +104,9 @@ func (r *Reader) Read(ctx context.Context, now time.Time, days int) (*Record, er
 		if err != nil {
 			return nil, err
 		}
+		if r.API != nil {
+			s.api = r.API(address)
+		}
 		servers = append(servers, s)
 	}
 	if _, err := Matchers(r.Match); err != nil {
@@ -126,7 +135,7 @@ func (r *Reader) Read(ctx context.Context, now time.Time, days int) (*Record, er
 	if len(rec.Days) == 0 {
 		return nil, fmt.Errorf("%w from %s to %s in %s", ErrEmpty, beginOf(rec.From).Format(time.DateOnly), beginOf(until-1).Format(time.DateOnly), namesOf(servers))
 	}
-	return rec, rec.prune()
+	return rec, rec.prune(cmp.Or(r.Keep, kept))
 }
 
 func namesOf(servers []*server) string {
@@ -143,22 +152,22 @@ func (rec *Record) path(number int64) string {
 
 // Day reads the file of one of the days, without the samples beyond the largest node.
 func (rec *Record) Day(number int64) (*Day, error) {
-	d, err := readDay(rec.path(number), number)
+	d, err := readDay(rec.path(number), number, nil)
 	if err == nil {
 		d.bound(rec.Most)
 	}
 	return d, err
 }
 
-// prune deletes the files of days before those that are kept.
-func (rec *Record) prune() error {
+// prune deletes the files of days before the last ones.
+func (rec *Record) prune(keep int64) error {
 	list, err := os.ReadDir(rec.folder)
 	if err != nil {
 		return err
 	}
 	for _, e := range list {
 		at, wrong := time.Parse(time.DateOnly+".gz", e.Name())
-		if wrong == nil && at.Before(beginOf(rec.Until-kept)) {
+		if wrong == nil && at.Before(beginOf(rec.Until-keep)) {
 			err = errors.Join(err, os.Remove(filepath.Join(rec.folder, e.Name())))
 		}
 	}

@@ -229,7 +229,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(data)
 	f.Add(data[:30])
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = decode(strings.NewReader(string(data)), 3)
+		_, _ = decode(strings.NewReader(string(data)), 3, nil)
 	})
 }
 
