@@ -174,7 +174,7 @@ func (u *Usage) kills(o *mpa.Observation) []bool {
 	return found
 }
 
-// raise gives containers that ran out of memory what they need, at most their limit.
+// raise raises the memory of containers that ran out of it to their need, at most to their limit.
 func (u *Usage) raise(killed []bool, requests []mpa.Resources, template []mpa.TemplateSize) {
 	s := &u.state
 	for i, spec := range u.target.Containers {
@@ -203,15 +203,16 @@ func (u *Usage) Base() (template []mpa.Resources, generation int64) {
 	return slices.Clone(u.state.Template), u.state.Generation
 }
 
-// Remember sets what [Usage.Base] returns, by what another process knew.
+// Remember sets the results of [Usage.Base], as another process had them.
 func (u *Usage) Remember(template []mpa.Resources, generation int64) {
 	u.state.Template, u.state.Generation = slices.Clone(template), generation
 }
 
 // Shift implements [mpa.Shifter]. Kills are compared with the times in pods, which do not
-// move.
+// move. After a jump ahead, as of a process that was away, the next midnight is a later one
+// anyway.
 func (u *Usage) Shift(d time.Duration) {
-	u.state.Midnight = guard.Moved(u.state.Midnight, d)
+	u.state.Midnight = guard.Moved(u.state.Midnight, min(d, 0))
 	for i := range u.state.Needed {
 		for j := range u.state.Needed[i] {
 			u.state.Needed[i][j].Time = guard.Moved(u.state.Needed[i][j].Time, d)

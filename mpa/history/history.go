@@ -26,14 +26,14 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// tick is the time from one look at what is due to the next.
+	// tick is the time from one check to the next.
 	tick = 30 * time.Second
 	// delay is the time after a midnight from which the day before is read.
 	delay = 20 * time.Minute
 	// leastPause and mostPause bound the pause after a failure; each is twice the one before.
 	leastPause = time.Minute
 	mostPause  = 30 * time.Minute
-	// rest is the pause after a folding, as a multiple of its time: new objects may come one
+	// rest is the pause after a folding, as a multiple of its time: new objects may arrive one
 	// by one.
 	rest = 10
 	// kept are the days whose files are kept.
@@ -86,7 +86,7 @@ func (s *server) midnight() time.Time {
 	return time.Unix(s.record.Until*int64(day/time.Second), 0).UTC()
 }
 
-// Start reads what is due until ctx ends.
+// Start reads the days that are due, until ctx ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	var all sync.WaitGroup
 	wait.UntilWithContext(ctx, func(ctx context.Context) { k.due(ctx, all.Go) }, tick)
@@ -94,7 +94,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return nil
 }
 
-// Read reads what is due now, server by server.
+// Read reads the days that are due now, server by server.
 func (k *Keeper) Read(ctx context.Context) { k.due(ctx, func(read func()) { read() }) }
 
 // A reading is of the server that some objects name, and their workloads.
@@ -106,6 +106,9 @@ type reading struct {
 
 // due begins the readings that are due.
 func (k *Keeper) due(ctx context.Context, begin func(read func())) {
+	if k.Folder == "" {
+		return
+	}
 	list := &v1alpha1.MultidimPodAutoscalerList{}
 	if err := k.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Cannot list the objects whose use is read")

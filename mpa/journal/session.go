@@ -314,6 +314,16 @@ func (s *Session) RememberWorse(worse []agents.WorseLimit) error {
 	return s.restart()
 }
 
+// RememberTemplate sets the template that sizes by use began with, as another process had it.
+func (s *Session) RememberTemplate(template []mpa.Resources, generation int64) error {
+	u, ok := s.agent.(*agents.Usage)
+	if !ok {
+		return fmt.Errorf("%s has no template", s.setup.Agent)
+	}
+	u.Remember(template, generation)
+	return s.restart()
+}
+
 func keep(a mpa.Agent) (json.RawMessage, error) {
 	k, ok := a.(mpa.Stateful)
 	if !ok {

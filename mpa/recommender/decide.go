@@ -97,6 +97,7 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if err := r.leaveOutGates(ctx, o, w, ob); err != nil {
 		return err
 	}
+	problems = append(problems, r.observeUse(o, w, ob)...)
 	var trial *v1alpha1.Trial
 	if o.Spec.ScaleTargetRef.Knative() {
 		s.knative.setLimit(ob)
@@ -171,8 +172,11 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 	if err == nil && begun {
 		err = s.journaled.rememberWorse(o)
 	}
+	if err == nil && begun {
+		err = s.journaled.recallTemplate(o)
+	}
 	if err == nil {
-		err = r.absent(s, now)
+		err = r.absent(o, s, now)
 	}
 	if err != nil {
 		s.journaled.close(ctx)
@@ -191,9 +195,9 @@ func (r *reconciler) prepare(ctx context.Context, o *v1alpha1.MultidimPodAutosca
 }
 
 // absent treats a gap between decisions (a restart, a refusal) as missing usage.
-func (r *reconciler) absent(s *object, now time.Time) error {
+func (r *reconciler) absent(o *v1alpha1.MultidimPodAutoscaler, s *object, now time.Time) error {
 	memory := s.journaled.session.Memory()
-	if memory.Time.IsZero() || now.Sub(memory.Time) <= max(s.journaled.session.Setup().Guards.MaxAge, 2*r.options.Interval) {
+	if memory.Time.IsZero() || now.Sub(memory.Time) <= max(s.journaled.session.Setup().Guards.MaxAge, 2*r.interval(o)) {
 		return nil
 	}
 	memory.Blind = memory.Time
@@ -335,6 +339,7 @@ func setupOf(o *v1alpha1.MultidimPodAutoscaler, target mpa.Target) journal.Setup
 		s.Agent.Name = "static" // Knative's autoscaler decides
 	}
 	s.Guards.MaxAge = collect.MaxAge(o)
+	guardByUse(o, &s)
 	if o.Spec.Mode == v1alpha1.ModeRecreate {
 		s.Guards.CPUChanges = 0 // every change of requests evicts
 	}

@@ -44,6 +44,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/agents"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/history"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/namespaces"
 	"github.com/sigma-scheduler/sigma/mpa/reach"
@@ -64,6 +65,9 @@ type Options struct {
 	JournalDir                 string
 	JournalBytes, JournalTotal int64
 	JournalAge                 time.Duration
+	// UsageHistory has the days of use that objects with the algorithm usage are sized by; empty
+	// = a folder in JournalDir, or none without one.
+	UsageHistory string
 	// Servers is a file with the Prometheus servers that may be queried; empty = no servers.
 	Servers string
 	// RetrainingTemplate is the CronJob in Namespace from which Jobs are made that train a
@@ -94,6 +98,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.JournalDir, "journal-dir", "", "folder for a journal of each object's observations and decisions, from which a restarted process continues; empty: none")
 	flags.Int64Var(&o.JournalBytes, "journal-bytes", 256<<20, "size of an object's journal; the oldest of its 8 files is dropped")
 	flags.Int64Var(&o.JournalTotal, "journal-total-bytes", 16<<30, "size of the journals of all objects, shared equally between their namespaces; while namespaces come they may take twice as much; 0: no bound")
+	flags.StringVar(&o.UsageHistory, "usage-history", "", "folder for the last 28 days of use, which the algorithm usage sizes by; empty: .use in --journal-dir, or none without one")
 	flags.StringVar(&o.Servers, "prometheus-servers", "", "YAML file with the Prometheus servers that objects may name, and their credentials; no other is asked")
 	flags.StringVar(&o.RetrainingTemplate, "retraining-template", "", "CronJob of the own namespace of whose template Jobs are made that train a policy on the journal of a workload that has changed; empty: none")
 	flags.DurationVar(&o.RetrainingAfter, "retraining-after", 6*time.Hour, "how long the journal shows the changed workload before such a Job begins; a further change begins the time again")
@@ -207,8 +212,16 @@ func Setup(m manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
+	kept := o.keeper()
+	kept.Client, kept.Prometheus, kept.Clock = m.GetCache(), prometheus, now
+	if kept.Folder != "" {
+		if err := m.Add(kept); err != nil {
+			return err
+		}
+	}
 	r := &reconciler{
-		Client: m.GetClient(), live: m.GetAPIReader(), options: o, clock: now,
+		history: kept,
+		Client:  m.GetClient(), live: m.GetAPIReader(), options: o, clock: now,
 		// The recorder that replaces it folds events of one reason and keeps the first text only.
 		events: m.GetEventRecorderFor(v1alpha1.OwnerRecommender), //nolint:staticcheck // see above
 		vpas:   &vpas{cache: m.GetCache(), mapper: m.GetRESTMapper(), clock: now},
@@ -286,6 +299,7 @@ type reconciler struct {
 	client.Client               // reads from the cache
 	live          client.Reader // reads from the API server
 	collector     *collect.Collector
+	history       *history.Keeper
 	options       Options
 	clock         clock.PassiveClock
 	events        record.EventRecorder
@@ -317,7 +331,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	now := r.clock.Now()
 	s := r.object(ctx, o, now)
-	if left := s.slot.next.Sub(now); left > 0 && left <= 2*r.options.Interval && s.slot.generation == o.Generation {
+	if left := s.slot.next.Sub(now); left > 0 && left <= 2*r.interval(o) && s.slot.generation == o.Generation {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	switch err := r.decide(ctx, o, s, now); {
@@ -338,12 +352,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // slot returns when an object is due next. The UID spreads objects over the interval.
 func (r *reconciler) slot(o *v1alpha1.MultidimPodAutoscaler, now time.Time) time.Time {
-	h := fnv.New64a()
+	h, interval := fnv.New64a(), r.interval(o)
 	_, _ = h.Write([]byte(o.UID))
-	offset := time.Duration(h.Sum64() % uint64(r.options.Interval))
-	next := now.Truncate(r.options.Interval).Add(offset)
-	for next.Sub(now) < r.options.Interval/2 { // after a change of the spec it was reconciled between its slots
-		next = next.Add(r.options.Interval)
+	offset := time.Duration(h.Sum64() % uint64(interval))
+	next := now.Truncate(interval).Add(offset)
+	for next.Sub(now) < interval/2 { // after a change of the spec it was reconciled between its slots
+		next = next.Add(interval)
 	}
 	return next
 }
@@ -365,7 +379,7 @@ func (r *reconciler) object(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	}
 	s = &object{uid: o.UID, learned: learnedPolicy{weights: agents.Weights{}}}
 	if o.Status.ObservedGeneration == o.Generation {
-		s.slot.generation, s.slot.next = o.Generation, r.slot(o, now.Add(-r.options.Interval/2))
+		s.slot.generation, s.slot.next = o.Generation, r.slot(o, now.Add(-r.interval(o)/2))
 	}
 	r.objects[key] = s
 	return s

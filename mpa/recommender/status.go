@@ -41,6 +41,7 @@ func targetOf(o *v1alpha1.MultidimPodAutoscaler) (mpa.Target, error) {
 		spec.CPU, spec.Memory = slices.Contains(k.Controlled, corev1.ResourceCPU), slices.Contains(k.Controlled, corev1.ResourceMemory)
 		t.Containers = append(t.Containers, spec)
 	}
+	boundByUse(o, &t)
 	t.Off = o.Spec.Mode == v1alpha1.ModeOff || o.Spec.ScaleTargetRef.Knative()
 	if k := o.Spec.Concurrency; k != nil && k.Pod != v1alpha1.PodKnative && k.Mode == v1alpha1.ConcurrencyApply && limitEnded(o) == "" {
 		t.Limit = mpa.Range{Min: k.Min, Max: k.Max}
@@ -214,6 +215,7 @@ func refusedStatus(o *v1alpha1.MultidimPodAutoscaler, s *object, w *target.Workl
 	if next.Memory = o.Status.Memory; s.journaled.session != nil {
 		next.Memory = remembered(s.journaled.session.Memory())
 	}
+	s.journaled.rememberTemplate(next.Memory)
 	if w != nil {
 		next.Observed = &v1alpha1.Observed{Time: metav1.NewTime(now), Replicas: w.Replicas}
 	}
@@ -235,6 +237,7 @@ func (r *reconciler) statusOf(o *v1alpha1.MultidimPodAutoscaler, s *object, ob *
 	next.Decision.PolicyDigest = setup.Agent.Digest
 	next.Learning = s.journaled.learning(d)
 	next.Memory = remembered(s.journaled.session.Memory())
+	s.journaled.rememberTemplate(next.Memory)
 	if d.Action != nil {
 		next.Recommendation = &v1alpha1.Recommendation{
 			ID: s.journaled.id + 1, Time: micro(d.Time), Change: v1alpha1.ChangeRequests,

@@ -27,6 +27,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/history"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -101,6 +102,7 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.MultidimPodAutoscaler)) *wo
 	w.reconciler = &reconciler{
 		Client: c, live: c, options: defaults(), clock: w.clock, events: w.events,
 		vpas:      vpaList{},
+		history:   &history.Keeper{Client: c, Prometheus: prometheus, Clock: w.clock, Counts: func(*v1alpha1.MultidimPodAutoscaler) bool { return true }},
 		collector: &collect.Collector{Client: c, Metrics: w.usage, Prometheus: prometheus, Timeout: time.Second},
 		objects:   map[types.NamespacedName]*object{}, of: map[string]int{}, full: map[string]time.Time{}, made: map[string]time.Time{},
 	}

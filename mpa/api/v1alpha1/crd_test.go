@@ -155,6 +155,11 @@ var bad = []struct{ name, old, replaced, want string }{
 		part("    throughput:", "  recommender:") + "  recommender: {name: ours, algorithm: capacity}",
 		"spec.recommender: Invalid value: the algorithm capacity needs slo.latency",
 	},
+	{
+		"sizes by use without Prometheus", part("  slo:", ""), part("  constraints:", "  recommender:") + "  recommender: {algorithm: usage}\n",
+		"spec.metrics: Invalid value: the algorithm usage needs the Prometheus that has the use of 28 days: metrics.prometheus is missing",
+	},
+	{"sizes by use with a fallback", "algorithm: autopilot", "algorithm: usage", "spec.fallback: Forbidden: the algorithms usage and template keep their last sizes, leave this out"},
 	{"a recommender without a name", "name: ours", `name: ""`, "spec.recommender.name: Invalid value: \"\""},
 	{"a policy of a rule", "algorithm: autopilot", "algorithm: autopilot, policy: general", "spec.recommender.algorithm: Invalid value: a policy is for the algorithm learned"},
 	{"a policy without a name", "algorithm: autopilot", `algorithm: learned, policy: ""`, "spec.recommender.policy: Invalid value: \"\""},

@@ -331,6 +331,14 @@ type Memory struct {
 	// +listType=map
 	// +listMapKey=name
 	Containers []ContainerMemory `json:"containers,omitempty"`
+	// Template has the requests of the workload's template that the algorithm usage began with, and
+	// TemplateGeneration the spec's generation at that time.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Template []ContainerRequests `json:"template,omitempty"`
+	// +optional
+	TemplateGeneration int64 `json:"templateGeneration,omitempty"`
 }
 
 // ContainerMemory is the guards' memory of a container, over all pods.
