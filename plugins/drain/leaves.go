@@ -62,10 +62,11 @@ type leaves struct {
 	today    []v1alpha1.RebalanceMove
 	paused   func(node string) bool
 
-	asked int
-	moves []v1alpha1.RebalanceMove
-	pod   map[string]*v1.Pod // that moves, by name
-	notes []string
+	takers []string // nodes that were not overfull at first, by name
+	asked  int
+	moves  []v1alpha1.RebalanceMove
+	pod    map[string]*v1.Pod // that moves, by name
+	notes  []string
 }
 
 func (l *leaves) note(text string, args ...any) {
@@ -172,6 +173,11 @@ func (l *leaves) search(most int) (over int) {
 	for _, o := range list {
 		first[o.node] = true
 	}
+	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
+		if !first[name] {
+			l.takers = append(l.takers, name)
+		}
+	}
 	pending := l.unresized()
 	if l.earlier != nil {
 		pending = nil
@@ -179,17 +185,16 @@ func (l *leaves) search(most int) (over int) {
 	for _, p := range pending {
 		first[p.Spec.NodeName] = true
 	}
-	for ; len(list) > 0; list = l.overfull() {
-		list = slices.DeleteFunc(list, func(o overfull) bool { return stuck[o.node] })
-		if len(list) == 0 {
-			break
-		}
+	for len(list) > 0 {
 		o := list[0]
 		why := l.giveAway(o, l.on[o.node], most)
 		if why != "" {
 			l.note("node %s has %.2f of its %s and keeps its pods: %s", o.node, o.share, o.dimension, why)
 		}
 		stuck[o.node] = why != "" || l.once
+		if list = list[1:]; why == "" { // the others may have more or less now
+			list = slices.DeleteFunc(l.overfull(), func(o overfull) bool { return stuck[o.node] })
+		}
 	}
 	for _, p := range pending {
 		if l.pod[nameOf(p)] == nil && p.Spec.NodeName != "" {
@@ -253,8 +258,9 @@ func (l *leaves) giveAway(o overfull, pods []*v1.Pod, most int) (why string) {
 // target is the node that the policy prefers for a pod among those that take it; "" = there is none.
 func (l *leaves) target(p *v1.Pod) string {
 	var takes []string
-	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
-		if name != p.Spec.NodeName && l.takes(name, p) {
+	demand, selector := podspec.Demand(p), podspec.NewSelector(p)
+	for _, name := range l.takers {
+		if name != p.Spec.NodeName && l.takes(name, l.sizes[p.UID], demand) && selector.Admits(l.nodes[name]) {
 			takes = append(takes, name)
 		}
 	}
@@ -272,22 +278,20 @@ func (l *leaves) target(p *v1.Pod) string {
 	return ""
 }
 
-// takes reports whether a node has room for a pod, by requests and by the amounts.
-func (l *leaves) takes(name string, p *v1.Pod) bool {
-	if l.once && l.isBusy(name) || !podspec.NewSelector(p).Admits(l.nodes[name]) {
-		return false
+// takes reports whether a node has room for a pod, by its amounts and its demand.
+func (l *leaves) takes(name string, size amounts, demand map[string]int64) bool {
+	for d, n := range size {
+		most := l.margin * l.capacity[name][d]
+		if l.used[name][d]+n > most || l.earlier != nil && l.earlier[name][d]+n > most {
+			return false
+		}
 	}
-	for d, n := range podspec.Demand(p) {
+	for d, n := range demand {
 		if l.room[name][d] < n {
 			return false
 		}
 	}
-	for d, n := range l.sizes[p.UID] {
-		if l.used[name][d]+n > l.margin*l.capacity[name][d] || l.earlier != nil && l.earlier[name][d]+n > l.margin*l.capacity[name][d] {
-			return false
-		}
-	}
-	return true
+	return !l.once || !l.isBusy(name)
 }
 
 // isBusy reports whether a node gave or took a pod a short time ago.

@@ -21,7 +21,7 @@ const (
 	// measuredAfter is the time after which a running container has samples in both windows.
 	measuredAfter = 15 * time.Minute
 	// useTimeout bounds the wait for all answers of Prometheus.
-	useTimeout = 20 * time.Second
+	useTimeout = 10 * time.Second
 )
 
 // readUse reads the use of all containers from the server at an address.
