@@ -120,6 +120,29 @@ func TestRelief(t *testing.T) {
 	require.Equal(t, "On 1 of 2 nodes pods use more than the node has. Moves: 0. Node n00 has 1.25 of its cpu and keeps its pods: no more moves are allowed now.", l.text(v1alpha1.RebalanceRelief, 1))
 }
 
+// A node with a pod whose use is not known neither takes a pod nor gives one.
+func TestUnknownUse(t *testing.T) {
+	for lacks, want := range map[int][]string{0: nil, 1: {"w01 n00 n02"}, 2: {"w01 n00 n01"}} {
+		var pods []*v1.Pod
+		window := prometheus.Latest{}
+		for i, cores := range []float64{3, 2, .1, .1} {
+			p := pod(fmt.Sprintf("w0%d", i), 0, max(0, i-1), "500m")
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}}
+			if pods = append(pods, p); max(0, i-1) != lacks || i == 0 {
+				window[prometheus.Pod{Namespace: p.Namespace, Name: p.Name}] = map[string]usage.Amounts{"c": {CPU: cores, Memory: 1}}
+			}
+		}
+		l := newLeaves(pods, []*v1.Node{node(0, "a"), node(1, "a"), node(2, "a")}, nil, "", noon)
+		l.measure([2]prometheus.Latest{window, window}, 1)
+		l.stays = func(*v1.Pod) string { return "" }
+		l.prefer = func(_ *v1.Pod, nodes []string) []string { return nodes }
+		l.refusal = func(*v1.Pod, string) string { return "" }
+		l.search(10)
+		require.Equal(t, want, l.moved())
+		require.Contains(t, l.notes[0], fmt.Sprintf("the use of node n0%d is not known: container c of shop/w0", lacks))
+	}
+}
+
 // Nothing is concluded from a sample that is missing or cannot be.
 func TestUseOf(t *testing.T) {
 	four := amounts{"cpu": 4000, "memory": 1 << 30}

@@ -132,7 +132,8 @@ func TestReliefIsCarriedOut(t *testing.T) {
 		require.Equal(c, []string{"w1"}, c.evicted)
 		require.Zero(c, u.hot())
 		require.Empty(c, c.cordons(), "no node is cordoned")
-		today := c.status().Today
+		today, p := c.status().Today, c.object.Status.Progress
+		require.Equal(c, []int32{0, 1, 0}, []int32{p.Freed, p.Moved, p.GivenUp})
 		require.Len(c, today, 1)
 		for _, p := range c.pods {
 			if workloadOf(p) == "w1" && p.Spec.NodeName != "n04" {
