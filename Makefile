@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # internal/archtest compares the list with the code.
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
 	./plugins/apis/config/scheme ./plugins/engine ./plugins/evict ./plugins/drain ./plugins/extender ./plugins/pilot/control ./plugins/pilot/record ./plugins/pricelist ./plugins/sigma ./plugins/snapshot \
-	./internal/cputime ./internal/serve/... ./internal/usage/prometheus/... ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/history ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./cmd/internal/start ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate
+	./internal/cputime ./internal/serve/... ./internal/usage/prometheus/... ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/history ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./mpa/batch ./cmd/internal/start ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate
 RACE_LAB := ./contest ./podspace ./records/... ./safety
 
 # Total, shared evenly by all fuzz targets.

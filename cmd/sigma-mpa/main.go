@@ -1,5 +1,5 @@
 // Command sigma-mpa sizes workloads in a cluster: replicas and requests together. Its
-// three parts run in one process or in several.
+// three parts run in one process or in several; a fourth offers cpu that online pods leave to batch pods.
 package main
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/serve/controllers"
 	"github.com/sigma-scheduler/sigma/mpa/admission"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/batch"
 	"github.com/sigma-scheduler/sigma/mpa/recommender"
 	"github.com/sigma-scheduler/sigma/mpa/updater"
 )
@@ -28,6 +29,7 @@ const (
 	partRecommender = "recommender"
 	partUpdater     = "updater"
 	partAdmission   = "admission"
+	partBatch       = "batch"
 )
 
 // version is set by the linker: -ldflags '-X main.version=…'.
@@ -39,6 +41,7 @@ type options struct {
 	recommender recommender.Options
 	updater     updater.Options
 	admission   admission.Options
+	batch       batch.Options
 }
 
 func main() { os.Exit(start.Program(command())) }
@@ -56,7 +59,8 @@ func command() *cobra.Command {
 		{partRecommender, "Decides, and writes the decisions to the objects' status", []string{partRecommender}},
 		{partUpdater, "Carries the decisions out", []string{partUpdater}},
 		{partAdmission, "Gives new pods their size", []string{partAdmission}},
-		{"all", "All three in one process", []string{partRecommender, partUpdater, partAdmission}},
+		{partBatch, "Offers batch pods the cpu and memory that online pods leave", []string{partBatch}},
+		{"all", "The first three in one process", []string{partRecommender, partUpdater, partAdmission}},
 	} {
 		o := &options{}
 		sub := &cobra.Command{
@@ -89,12 +93,16 @@ func (o *options) addFlags(flags *pflag.FlagSet, parts []string) {
 	if slices.Contains(parts, partAdmission) {
 		o.admission.AddFlags(flags)
 	}
+	if slices.Contains(parts, partBatch) {
+		o.batch.AddFlags(flags)
+	}
 }
 
 // complete fills in defaults and returns the error of a flag.
 func (o *options) complete(parts []string) error {
 	check := map[string]func() error{
 		partRecommender: o.recommender.Validate, partUpdater: o.updater.Validate, partAdmission: o.admission.Validate,
+		partBatch: o.batch.Validate,
 	}
 	for _, part := range parts {
 		if err := check[part](); err != nil {
@@ -127,6 +135,11 @@ func run(ctx context.Context, o *options, name string, parts []string) error {
 		if slices.Contains(parts, partAdmission) {
 			if webhook, err = admission.Setup(m, o.admission); err != nil {
 				return nil, fmt.Errorf("admission: %w", err)
+			}
+		}
+		if slices.Contains(parts, partBatch) {
+			if err := batch.Setup(m, o.batch); err != nil {
+				return nil, fmt.Errorf("batch: %w", err)
 			}
 		}
 		return webhook, nil

@@ -38,6 +38,13 @@ func TestFlags(t *testing.T) {
 		{"all --retraining-template=x", "--retraining-template needs --journal-dir"},
 		{"recommender --retraining-after=-1s", "--retraining-after -1s, --retraining-cool-down 24h0m0s: want at least 0"},
 		{"recommender --retraining-jobs=0", "--retraining-jobs 0: want at least 1"},
+		{"batch --mode=On", `--mode "On": want Observe or Apply`},
+		{"batch --every=1ms", "--every 1ms: want 1s or more"},
+		{"batch --stale=1s", "--stale 1s: want --every 1m0s or more"},
+		{"batch --growth=0", "--growth 0: want more than 0"},
+		{"batch --grace=-1s", "--grace -1s: want 0s or more"},
+		{"batch --starving=-1s", "--starving -1s: want 0s or more"},
+		{"batch --prometheus=http://p", "--prometheus needs --usage-history"},
 		{"updater --evict-after=-1s", "--evict-after -1s: want at least 0"},
 		{"updater --max-evictions-per-node=-1", "--max-evictions-per-hour 1000, --max-evictions-per-namespace 200, --max-evictions-per-node -1: want at least 0"},
 		{"updater --updater-workers=0", "--updater-workers 0: want at least 1"},
@@ -60,7 +67,7 @@ func TestHelpAndVersion(t *testing.T) {
 		require.NoError(t, cmd.Execute())
 		return out.String()
 	}
-	for _, part := range []string{"recommender", "updater", "admission", "all"} {
+	for _, part := range []string{"recommender", "updater", "admission", "batch", "all"} {
 		require.Contains(t, printed("--help"), "\n  "+part+" ")
 		require.Contains(t, printed(part, "--help"), "--metrics-bind-address string")
 	}

@@ -79,6 +79,7 @@ var table = []row{
 	{"mpa/...", []string{"mpa/...", "internal/bounded", "plugins/podspec", "plugins/owner", "plugins/evict"}},
 	{"mpa/history", []string{"internal/usage", "internal/usage/prometheus", "mpa", "mpa/actuate", "mpa/api/v1alpha1", "mpa/collect", "mpa/target", "plugins/owner", "plugins/podspec"}},
 	{"mpa/reach", []string{"mpa/api/v1alpha1"}},
+	{"mpa/batch", []string{"internal/usage", "internal/usage/prometheus", "mpa/actuate", "plugins/evict", "plugins/owner", "plugins/podspec"}},
 	{"mpa/admission", []string{"mpa/...", "plugins/owner", "plugins/podspec", "internal/serve"}},
 	{"mpa/report", []string{"mpa", "mpa/agents", "mpa/sim", "internal/sheet/..."}},
 	{"flow", []string{"internal/learn/drift"}},

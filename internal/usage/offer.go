@@ -15,8 +15,10 @@ const (
 // their use now. It falls at once and grows slowly. The zero value offers nothing yet.
 type Offer struct {
 	Cores float64
-	at    float64
-	known bool
+	// Growth replaces [BatchGrowth]; 0 = that.
+	Growth float64
+	at     float64
+	known  bool
 }
 
 // Update returns the offer at a time in seconds, of which cpu is used and expected in cores: see
@@ -28,7 +30,11 @@ func (o *Offer) Update(at, capacity, used, expected float64) float64 {
 		if o.known {
 			passed = at - o.at
 		}
-		o.Cores += BatchGrowth * capacity * passed / hourSeconds
+		growth := BatchGrowth
+		if o.Growth > 0 {
+			growth = o.Growth
+		}
+		o.Cores += growth * capacity * passed / hourSeconds
 		o.at, o.known = at, true
 	}
 	o.Cores = min(now, o.Cores)
@@ -42,3 +48,6 @@ func Expected(at float64, sum func(at float64) float64) (most float64) {
 	}
 	return most
 }
+
+// Resume begins with cores that were offered at a time.
+func (o *Offer) Resume(cores, at float64) { o.Cores, o.at, o.known = max(0, cores), at, true }

@@ -57,6 +57,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/serve"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/batch"
 	"github.com/sigma-scheduler/sigma/mpa/reach"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/owner"
@@ -164,7 +165,8 @@ func Setup(m manager.Manager, o Options) (ready func() error, err error) {
 // server serves the webhook. That of controller-runtime waits for ever for a slow caller.
 func server(address string, hook http.Handler, config *tls.Config) *serve.Server {
 	mux := http.NewServeMux()
-	webhook.NewServer(webhook.Options{WebhookMux: mux}).Register(Path, hook) // with its metrics; it is not started
+	webhook.NewServer(webhook.Options{WebhookMux: mux}).Register(Path, hook)                      // with its metrics; it is not started
+	mux.Handle(batch.Path, &webhook.Admission{Handler: ctrladmission.HandlerFunc(batch.Convert)}) // by manifests/mpa/batch
 	mux.Handle(reach.Path, &webhook.Admission{Handler: ctrladmission.HandlerFunc(reach.Mark)})
 	return &serve.Server{
 		Address: address, Handler: serve.NewBodies(maxRequestBytes, maxRequestValues, turns).Handler(mux), TLS: config,

@@ -336,3 +336,19 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, format(list), format(again))
 	})
 }
+
+// Batch pods that leave are in the list, and count against no other source.
+func TestBatchPodsCountForThemselves(t *testing.T) {
+	s, clock := newSite("shop/web", "shop/db")
+	e := New(s, Batch, Limits{}, clock)
+	for range 3 {
+		require.NoError(t, e.EvictAs(t.Context(), Batch, 3, pod("shop/db", "a")))
+	}
+	var limit *LimitError
+	require.ErrorAs(t, e.EvictAs(t.Context(), Batch, 3, pod("shop/db", "a")), &limit)
+	assert.Equal(t, "source batch", limit.Limit)
+	assert.Equal(t, 3, strings.Count(s.listed(), "/batch/a/"))
+	other := New(s, Rebalance, Limits{PerNamespace: 1, PerNode: 1, PerHour: 1}, clock)
+	require.NoError(t, other.Evict(t.Context(), pod("shop/web", "a")))
+	require.ErrorAs(t, other.Evict(t.Context(), pod("shop/web", "a")), &limit)
+}

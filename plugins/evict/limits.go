@@ -2,6 +2,7 @@ package evict
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -90,6 +91,9 @@ func (l *Limits) check(w *workload, r record, list []entry, now time.Time) error
 	share := 0
 	if l.WorkloadPercent > 0 {
 		share = max(1, w.replicas*l.WorkloadPercent/100)
+	}
+	if r.by != Batch {
+		list = slices.DeleteFunc(slices.Clone(list), func(n entry) bool { return n.by == Batch })
 	}
 	for _, c := range []struct {
 		name string

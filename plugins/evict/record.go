@@ -30,6 +30,8 @@ const (
 	MakeRoom  Source = "make-room"
 	Rebalance Source = "rebalance"
 	Updater   Source = "updater"
+	// Batch are batch pods that leave for online ones. They do not count against the limits of other sources.
+	Batch Source = "batch"
 )
 
 // A record is one eviction.

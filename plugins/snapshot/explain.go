@@ -142,6 +142,9 @@ func (p *Picture) noPod(name string) error {
 	if at < 0 {
 		return fmt.Errorf("there is no pod %s, or it has ended", name)
 	}
+	if podspec.Batch(p.AllPods[at]) {
+		return fmt.Errorf("%s is a batch pod, on cpu that others leave: Sigma leaves it out of a picture of requests", name)
+	}
 	if node := p.AllPods[at].Spec.NodeName; node != "" {
 		return fmt.Errorf("%s is on the node %s, of AWS Fargate or a virtual one, %s", name, node, left)
 	}

@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // A trace names the pods that have constraints which it cannot express, those that wait and those on nodes. The latter are fixed.
@@ -91,6 +93,21 @@ func TestNodesThatAreNoMachines(t *testing.T) {
 	require.Equal(t, map[string]any{"cpu": 4., "memory": float64(8 << 30)}, facts["allocatable"])
 	require.EqualValues(t, 1, facts["requested"].(map[string]any)["cpu"])
 	require.Equal(t, 0., facts["nodes"].(map[string]any)["huge"].(map[string]any)["cost"], "not ten thousand cores")
+
+	// Batch pods are no demand of a cluster, nor is the cpu that they have its capacity.
+	lending := node("n1", func(n *v1.Node) { n.Status.Allocatable[podspec.BatchCPU] = resource.MustParse("2500") })
+	lent := picture([]*v1.Node{lending}, pod("web", "web-1", "n1", "1"), pod("work", "work-1", "n1", "2m", func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[podspec.BatchCPU] = resource.MustParse("1500")
+	}))
+	lent.leaveOut()
+	require.Equal(t, []string{"1 pod with the cpu that others leave: left out (docs/batch.md)"}, lent.Notes)
+	billed, _ = snap(t, lent)
+	require.Len(t, billed.Requests, 1)
+	for _, d := range billed.Instance.Dimensions {
+		require.NotContains(t, d.Name, "batch")
+	}
+	_, err = lent.Ask("shop/work-1", "", "open", nil)
+	require.ErrorContains(t, err, "shop/work-1 is a batch pod")
 
 	plain := picture([]*v1.Node{node("n1")}, pod("web", "web-1", "n1", "1"))
 	plain.leaveOut()

@@ -121,6 +121,11 @@ func (p *Picture) leaveOut() {
 	if len(lost) > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("pods on nodes that the cluster does not have: %d, the first of them %s on %s, are left out", len(lost), nameOf(lost[0]), lost[0].Spec.NodeName))
 	}
+	if n := len(p.Pods); slices.ContainsFunc(p.Pods, podspec.Batch) {
+		p.KeepWhole()
+		p.Pods = slices.DeleteFunc(p.Pods, podspec.Batch)
+		p.Notes = append(p.Notes, podsText(n-len(p.Pods))+" with the cpu that others leave: left out (docs/batch.md)")
+	}
 	gone := func(pod *v1.Pod) bool { return out[pod.Spec.NodeName] || pod.Spec.SchedulerName == fargate }
 	if len(out) == 0 && !slices.ContainsFunc(p.Pods, gone) {
 		return

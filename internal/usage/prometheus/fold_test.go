@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/internal/usage"
 	"github.com/sigma-scheduler/sigma/internal/usage/prometheus/prometheustest"
 )
 
@@ -99,4 +100,31 @@ func TestContainerHistories(t *testing.T) {
 	for _, name := range []string{"app", "log"} {
 		require.Equal(t, all.Containers[ContainerOf{"shop/web", name}], some[ContainerOf{"shop/web", name}], name)
 	}
+}
+
+// Slots are of whole pods, workload by workload, and have the use of each hour.
+func TestSlotsOfWorkloads(t *testing.T) {
+	f := startFake(t)
+	for _, app := range []string{"web", "db", "queue"} {
+		for _, container := range []string{"app", "sidecar"} {
+			f.Series = append(f.Series, prometheustest.Of("shop", app+"-1", container, func(s int64) float64 {
+				if s%288/12 == 9 {
+					return 2
+				}
+				return .5
+			}, prometheustest.Always(1e9)))
+		}
+	}
+	rec := read(t, t.TempDir(), noon, 15, f.URL)
+	at := float64(beginOf(rec.Until).Unix())
+	found := map[string][usage.SlotCount]float64{}
+	require.NoError(t, rec.Slots(t.Context(), rec.Until, byPrefix, func(workload string, h *usage.History, s *usage.Slots) {
+		assert.InEpsilon(t, 4, h.Busiest(1, at), .011)
+		assert.NotContains(t, found, workload)
+		found[workload] = s.Quantiles(.99, at, 14)
+	}))
+	require.Len(t, found, 3)
+	assert.InEpsilon(t, 4, found["shop/web"][9], .011)
+	assert.InEpsilon(t, 4, found["shop/web"][24+9], .011)
+	assert.InEpsilon(t, 1, found["shop/db"][10], .011)
 }

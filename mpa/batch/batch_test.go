@@ -1,0 +1,144 @@
+package batch
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ktesting "k8s.io/client-go/testing"
+	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsfake "k8s.io/metrics/pkg/client/clientset/versioned/fake"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sigma-scheduler/sigma/internal/usage"
+)
+
+// A site is a node of 10 cores and 64 GiB with online pods and a batch pod.
+type site struct {
+	*controller
+	clock   *testingclock.FakePassiveClock
+	metrics []v1beta1.PodMetrics
+	away    error
+}
+
+func podOn(name, cpu string, change func(p *v1.Pod)) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", Controller: new(true)}}},
+		Spec: v1.PodSpec{NodeName: "a", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("4Gi")},
+		}}}},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func newSite(t *testing.T, mode string, objects ...client.Object) *site {
+	t.Helper()
+	room := v1.ResourceList{"cpu": resource.MustParse("10"), "memory": resource.MustParse("64Gi")}
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1.NodeStatus{Capacity: room, Allocatable: room.DeepCopy()}}
+	s := &site{clock: testingclock.NewFakePassiveClock(begin)}
+	api := &metricsfake.Clientset{}
+	api.AddReactor("list", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		return true, &v1beta1.PodMetricsList{Items: s.metrics}, s.away
+	})
+	c := fake.NewClientBuilder().WithObjects(append(objects, node)...).WithStatusSubresource(node).Build()
+	o := Options{Settings: settings, Mode: mode}
+	o.Growth = 1e6
+	s.controller = &controller{
+		Options: o, client: c, metrics: api.MetricsV1beta1(), clock: s.clock, nodes: map[string]*Node{},
+		forecast: &forecast{options: o, client: c, clock: s.clock},
+	}
+	return s
+}
+
+func (s *site) measure(pod, cpu string, age time.Duration) {
+	s.metrics = append(s.metrics, v1beta1.PodMetrics{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: pod}, Timestamp: metav1.NewTime(s.clock.Now().Add(-age)),
+		Containers: []v1beta1.ContainerMetrics{{Name: "c", Usage: v1.ResourceList{"cpu": resource.MustParse(cpu)}}},
+	})
+}
+
+func (s *site) offered(t *testing.T) (cpu, memory int64, ok bool) {
+	t.Helper()
+	n := &v1.Node{}
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Name: "a"}, n))
+	q, ok := n.Status.Allocatable[CPU]
+	m := n.Status.Allocatable[Memory]
+	is := n.Status.Capacity[CPU]
+	require.Equal(t, q.Value(), is.Value())
+	return q.Value(), m.Value() >> 30, ok
+}
+
+// pass looks twice: an offer begins with nothing.
+func (s *site) pass(t *testing.T) error {
+	t.Helper()
+	first := s.look(t.Context())
+	s.clock.SetTime(s.clock.Now().Add(time.Minute))
+	return errors.Join(first, s.look(t.Context()))
+}
+
+func TestPublishes(t *testing.T) {
+	s := newSite(t, Apply, podOn("web-0", "2", nil), podOn("web-1", "1", nil), podOn("done", "5", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }),
+		podOn("work", "2m", func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[CPU] = resource.MustParse("1000") }))
+	s.measure("web-0", "500m", 0)
+	require.NoError(t, s.pass(t))
+	cpu, memory, _ := s.offered(t)
+	assert.EqualValues(t, 6500, cpu, "their requests are expected, as there is no history")
+	assert.EqualValues(t, 55, memory, "a hundredth is rounded off")
+
+	s.forecast.midnight = begin
+	s.forecast.slots = map[string][usage.SlotCount]float64{"shop/StatefulSet/web": {}}
+	require.NoError(t, s.pass(t))
+	cpu, _, _ = s.offered(t)
+	assert.EqualValues(t, 8000, cpu, "web-1 has no sample, and counts at its request")
+
+	s.clock.SetTime(begin.Add(5 * day))
+	s.metrics = nil
+	s.measure("web-0", "500m", 0)
+	require.NoError(t, s.pass(t))
+	cpu, _, _ = s.offered(t)
+	assert.EqualValues(t, 6500, cpu, "the forecast is outdated")
+
+	s.away = errors.New("away")
+	s.clock.SetTime(s.clock.Now().Add(10 * time.Minute))
+	require.ErrorContains(t, s.pass(t), "away")
+	cpu, memory, ok := s.offered(t)
+	assert.True(t, ok)
+	assert.Zero(t, cpu+memory)
+
+	s.Mode = Observe
+	require.Error(t, s.pass(t))
+	_, _, ok = s.offered(t)
+	assert.False(t, ok, "the way back")
+}
+
+func TestObservePublishesNothing(t *testing.T) {
+	s := newSite(t, Observe, podOn("web-0", "2", nil))
+	s.measure("web-0", "500m", 0)
+	require.NoError(t, s.pass(t))
+	_, _, ok := s.offered(t)
+	assert.False(t, ok)
+}
+
+// Old samples are those of a metrics API that stopped.
+func TestOldSamples(t *testing.T) {
+	s := newSite(t, Apply, podOn("web-0", "2", nil))
+	s.measure("web-0", "500m", 10*time.Minute)
+	require.NoError(t, s.pass(t))
+	cpu, _, _ := s.offered(t)
+	assert.Zero(t, cpu)
+	empty := newSite(t, Apply)
+	require.NoError(t, empty.pass(t))
+	cpu, _, _ = empty.offered(t)
+	assert.EqualValues(t, 9500, cpu, "a node without online pods")
+}

@@ -1,0 +1,149 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+const (
+	// Path of the webhook.
+	Path = "/batch-pod"
+	// PriorityClass of batch pods.
+	PriorityClass = "sigma-batch"
+	// share is the cpu request that a container keeps: the least shares that there are.
+	share = "2m"
+)
+
+// foreign are Koordinator's names of the same resources.
+var foreign = map[string]string{CPU: "kubernetes.io/batch-cpu", Memory: "kubernetes.io/batch-memory"}
+
+// Convert answers the API server with a labelled Job's pod whose requests are those of a batch pod. It never refuses: a
+// pod that cannot be converted starts as it is.
+func Convert(ctx context.Context, request admission.Request) (answer admission.Response) {
+	unchanged := func(err error) admission.Response {
+		log.FromContext(ctx).Error(err, "a pod is not converted to a batch pod")
+		return admission.Allowed("").WithWarnings("sigma-mpa: the pod starts with its own requests: " + err.Error())
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			answer = unchanged(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	raw, err := convert(request.Object.Raw)
+	if err != nil {
+		return unchanged(err)
+	}
+	return admission.PatchResponseFromRaw(request.Object.Raw, raw)
+}
+
+// convert converts the JSON of a pod. Unknown fields stay.
+func convert(raw []byte) ([]byte, error) {
+	var pod map[string]any
+	if err := utiljson.Unmarshal(raw, &pod); err != nil {
+		return nil, err
+	}
+	converted := false
+	for _, field := range []string{"initContainers", "containers"} {
+		list, _, err := unstructured.NestedSlice(pod, "spec", field)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range list {
+			c, ok := item.(map[string]any)
+			if !ok {
+				return nil, fmt.Errorf("spec.%s: want objects", field)
+			}
+			cpu, err := convertContainer(c)
+			if err != nil {
+				return nil, fmt.Errorf("spec.%s: %v: %w", field, c["name"], err)
+			}
+			converted = converted || cpu
+		}
+		if len(list) > 0 {
+			if err := unstructured.SetNestedSlice(pod, list, "spec", field); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !converted {
+		return nil, errors.New("no container requests cpu")
+	}
+	if class, _, _ := unstructured.NestedString(pod, "spec", "priorityClassName"); class != PriorityClass {
+		if err := unstructured.SetNestedField(pod, PriorityClass, "spec", "priorityClassName"); err != nil {
+			return nil, err
+		}
+		unstructured.RemoveNestedField(pod, "spec", "priority") // the API server sets both by the class, before it calls again
+		unstructured.RemoveNestedField(pod, "spec", "preemptionPolicy")
+	}
+	return json.Marshal(pod)
+}
+
+// convertContainer converts the requests of a container, and reports whether it requests cpu. Limits of cpu and memory
+// stay; a container without a limit of memory gets that which it requested.
+func convertContainer(c map[string]any) (cpu bool, err error) {
+	lists := map[string]map[string]any{}
+	for _, part := range []string{"requests", "limits"} {
+		list, _, err := unstructured.NestedMap(c, "resources", part)
+		if err != nil {
+			return false, err
+		}
+		if lists[part] = maps.Clone(list); list == nil {
+			lists[part] = map[string]any{}
+		}
+	}
+	requests, limits := lists["requests"], lists["limits"]
+	for _, r := range []struct {
+		own, native, left string
+		value             func(q resource.Quantity) int64
+	}{
+		{CPU, "cpu", share, func(q resource.Quantity) int64 { return q.MilliValue() }},
+		{Memory, "memory", "0", func(q resource.Quantity) int64 { return q.Value() }},
+	} {
+		var amount int64
+		for _, one := range []struct {
+			from  any
+			value func(q resource.Quantity) int64
+		}{
+			{requests[r.own], whole}, {requests[foreign[r.own]], whole}, {requests[r.native], r.value}, {limits[r.native], r.value},
+		} {
+			if one.from == nil || amount > 0 {
+				continue
+			}
+			q, err := resource.ParseQuantity(fmt.Sprint(one.from))
+			if err != nil {
+				return false, fmt.Errorf("%s: %w", r.native, err)
+			}
+			amount = one.value(q)
+		}
+		delete(requests, foreign[r.own])
+		delete(limits, foreign[r.own])
+		if amount <= 0 {
+			continue
+		}
+		cpu = cpu || r.own == CPU
+		if r.own == Memory && limits[r.native] == nil {
+			if limits[r.native] = requests[r.native]; limits[r.native] == nil {
+				limits[r.native] = fmt.Sprint(amount)
+			}
+		}
+		requests[r.own], limits[r.own], requests[r.native] = fmt.Sprint(amount), fmt.Sprint(amount), r.left
+	}
+	for part, list := range lists {
+		if err := unstructured.SetNestedMap(c, list, "resources", part); err != nil {
+			return false, err
+		}
+	}
+	return cpu, nil
+}
+
+func whole(q resource.Quantity) int64 { return q.Value() }
