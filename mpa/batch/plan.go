@@ -55,6 +55,7 @@ type Decision struct {
 // A Node is the memory of one. Its zero value offers nothing yet.
 type Node struct {
 	offer    usage.Offer
+	last     time.Time
 	above    since // more is held than offered
 	starving since
 }
@@ -88,7 +89,10 @@ func (n *Node) Decide(s Settings, in Seen) (d Decision) {
 		n.above, n.starving = since{}, since{}
 		return Decision{Why: "the use of its pods is not known"}
 	}
-	n.offer.Growth = s.Growth
+	if in.Now.Before(n.last) { // a clock that was ahead must not stop the growth
+		n.Resume(n.offer.Cores, in.Now)
+	}
+	n.offer.Growth, n.last = s.Growth, in.Now
 	cores := n.offer.Update(seconds(in.Now), in.Capacity, in.Used, usage.Expected(seconds(in.Now), in.Expected))
 	d.CPU, d.Memory = int64(1000*cores), max(0, in.Memory-in.Requested)
 	cpu, memory := 0., int64(0)

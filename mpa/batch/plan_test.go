@@ -45,6 +45,9 @@ func TestOfferOfANode(t *testing.T) {
 	assert.Empty(t, d.Evict)
 	assert.EqualValues(t, 1500+33, n.Decide(settings, node(begin.Add(10*time.Hour+2*time.Minute), 1, 3)).CPU, "it grows slowly")
 
+	assert.EqualValues(t, 1500+33, n.Decide(settings, node(begin, 1, 3)).CPU, "the clock was set back")
+	assert.EqualValues(t, 1500+66, n.Decide(settings, node(begin.Add(time.Minute), 1, 3)).CPU)
+
 	in := node(begin.Add(10*time.Hour+3*time.Minute), 1, 3)
 	in.Requested = 70 << 30
 	assert.Zero(t, n.Decide(settings, in).Memory)
