@@ -63,7 +63,7 @@ func (f *forecast) due(ctx context.Context) {
 }
 
 func (f *forecast) read(ctx context.Context, now time.Time) error {
-	reader := prometheus.Reader{URLs: f.options.Prometheus, Match: f.options.Match, Folder: f.options.Folder}
+	reader := prometheus.Reader{URLs: f.options.Prometheus, Match: f.options.Match, Folder: f.options.Folder, Keep: usage.Window + 2}
 	record, err := reader.Read(ctx, now, usage.Window)
 	if err != nil {
 		return err
@@ -72,11 +72,11 @@ func (f *forecast) read(ctx context.Context, now time.Time) error {
 	if err := f.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
-	present, requests := map[prometheus.Pod]string{}, map[string]usage.Amounts{}
+	names, requests := prometheus.Names{Pods: map[prometheus.Pod]string{}, There: map[string]bool{}}, map[string]usage.Amounts{}
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if w := workloadOf(p); w != "" && !podspec.Batch(p) && !podspec.Ended(p) {
-			present[prometheus.Pod{Namespace: p.Namespace, Name: p.Name}] = w
+			names.Pods[prometheus.Pod{Namespace: p.Namespace, Name: p.Name}], names.There[w] = w, true
 			r := requests[w]
 			r.CPU = max(r.CPU, float64(podspec.Demand(p)["cpu"])/1000)
 			requests[w] = r
@@ -84,15 +84,11 @@ func (f *forecast) read(ctx context.Context, now time.Time) error {
 	}
 	slots := map[string][usage.SlotCount]float64{}
 	midnight := time.Unix(record.Until*int64(day/time.Second), 0).UTC()
-	err = record.Slots(record.Until, func(d *prometheus.Day, pod prometheus.Pod) string {
-		w, ok := present[pod]
-		if o, owned := d.Owners[pod]; !ok && owned {
-			w = pod.Namespace + "/" + o.Kind + "/" + o.Name
+	err = record.Slots(ctx, record.Until, func(d *prometheus.Day, pod prometheus.Pod) string {
+		if w := names.Name(d, pod); names.There[w] {
+			return w
 		}
-		if _, there := requests[w]; !there {
-			return ""
-		}
-		return w
+		return ""
 	}, func(workload string, h *usage.History, s *usage.Slots) {
 		at := float64(midnight.Unix())
 		size := usage.SizeOf(h, requests[workload], false, usage.LeastDays, at)
