@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -294,10 +295,10 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *parsedS
 // begin writes the status of an object with a plan, and begins to carry the plan out; nil = there is nothing to carry out.
 func (c *controller) begin(ctx context.Context, o *v1alpha1.Rebalance, x *execution, was *v1alpha1.RebalanceStatus) error {
 	if x != nil {
-		before := c.executions[o.Name]
+		before := maps.Clone(c.executions)
 		c.executions[o.Name] = x
 		c.setProgress(o)
-		c.executions[o.Name] = before
+		c.executions = before
 	}
 	if err := c.write(ctx, o, was); err != nil || x == nil {
 		return err

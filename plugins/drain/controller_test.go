@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -161,6 +164,27 @@ func TestObjectAfterARestart(t *testing.T) {
 			require.Zero(c, pods, name)
 		}
 		c.requireAllStand(12)
+	})
+}
+
+// The object changes between the plan and its status: nothing begins, and the next plan does.
+func TestPlanIsNotWritten(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.serve()
+		refused := 0
+		c.objects.(*fake.FakeDynamicClient).PrependReactor("patch", "rebalances", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if refused > 0 || !strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"empties":[{`) {
+				return false, nil, nil
+			}
+			refused++
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "rebalances"}, "tidy", errors.New("it changed"))
+		})
+		c.apply(func(*v1alpha1.Rebalance) {})
+		c.run(time.Minute)
+		require.Equal(c, 1, refused)
+		require.Empty(c, c.evicted)
+		c.run(failedRetry + 2*time.Minute)
+		require.Len(c, c.evicted, 6)
 	})
 }
 
