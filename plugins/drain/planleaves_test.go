@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/sigma-scheduler/sigma/internal/usage"
 	"github.com/sigma-scheduler/sigma/internal/usage/prometheus"
@@ -184,6 +190,26 @@ func TestReliefIsRefused(t *testing.T) {
 		c.run(15 * time.Minute)
 		require.Equal(c, []string{"w1"}, c.evicted)
 		require.Len(c, c.status().Today, 1)
+		c.requireAllStand(12)
+	})
+}
+
+// No pod is evicted before its move is part of the status.
+func TestReliefIsNotWritten(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.relieve(hotCluster(c), func(o *v1alpha1.Rebalance) { o.Spec.Moves = "3" })
+		refused := 0
+		c.objects.(*fake.FakeDynamicClient).PrependReactor("patch", "rebalances", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"today":[{`) {
+				refused++
+				return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "rebalances"}, "tidy", errors.New("it changed"))
+			}
+			return false, nil, nil
+		})
+		c.run(10 * time.Minute)
+		require.Positive(c, refused)
+		require.Empty(c, c.evicted)
+		require.Empty(c, c.status().Today)
 		c.requireAllStand(12)
 	})
 }
