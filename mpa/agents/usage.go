@@ -69,8 +69,10 @@ func (u *Usage) Recommend(o *mpa.Observation) mpa.Recommendation {
 	switch {
 	case !slices.Equal(s.Template, template):
 		return mpa.Recommendation{Containers: template, Source: "usage", Reason: "the template's requests were changed: left alone, until the autoscaler's spec changes"}
-	case use.Fixed != "":
+	case use.Fixed != "" && slices.Equal(requests, template):
 		return noOpinion("usage", "left alone: %s", use.Fixed)
+	case use.Fixed != "":
+		return mpa.Recommendation{Containers: template, Source: "usage", Reason: "back to the template: " + use.Fixed}
 	}
 	if len(use.Sizes) == len(template) && use.Midnight.After(s.Midnight) {
 		u.propose(o, requests)

@@ -129,6 +129,17 @@ func TestUsage(t *testing.T) {
 		require.Nil(t, r.Containers)
 		require.Equal(t, "left alone: its pods are Guaranteed", r.Reason)
 	})
+	t.Run("a reason that comes later", func(t *testing.T) {
+		n := newNight(120, 300*mi)
+		require.EqualValues(t, 120, n.decide().Containers[0].CPU)
+		n.o.Use.Fixed = "an autoscaler of shares"
+		r := n.decide()
+		require.Equal(t, size, r.Containers[0])
+		require.Equal(t, "back to the template: an autoscaler of shares", r.Reason)
+		require.Nil(t, n.decide().Containers)
+		n.o.Use.Fixed = ""
+		require.EqualValues(t, 120, n.decide().Containers[0].CPU)
+	})
 }
 
 func TestUsageAfterAKill(t *testing.T) {

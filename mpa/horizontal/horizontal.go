@@ -24,9 +24,6 @@ const (
 	Manager = "sigma-mpa-horizontal"
 )
 
-// Beside reports whether objects of an algorithm act beside a HorizontalPodAutoscaler: they leave replicas alone.
-func Beside(algorithm string) bool { return algorithm == "usage" || algorithm == "template" }
-
 // A converted is a target of utilization in percent, and the amount for a pod that replaced it.
 type converted struct {
 	Resource  corev1.ResourceName `json:"resource"`

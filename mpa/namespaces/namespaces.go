@@ -127,11 +127,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		switch {
 		case back:
 			result.RequeueAfter = soon
-			err = r.apply(ctx, ns, name, w, o, "template", v1alpha1.ModeInPlaceOrRecreate)
+			err = r.apply(ctx, ns, name, w, o, v1alpha1.AlgorithmTemplate, v1alpha1.ModeInPlaceOrRecreate)
 		case acts == "":
 			err = client.IgnoreNotFound(r.Delete(ctx, o, client.Preconditions{UID: &o.UID}))
 		default:
-			err = r.apply(ctx, ns, name, w, o, "usage", acts)
+			err = r.apply(ctx, ns, name, w, o, v1alpha1.AlgorithmUsage, acts)
 		}
 		if err != nil {
 			return ctrl.Result{}, err

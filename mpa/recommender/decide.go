@@ -97,7 +97,11 @@ func (r *reconciler) decide(ctx context.Context, o *v1alpha1.MultidimPodAutoscal
 	if err := r.leaveOutGates(ctx, o, w, ob); err != nil {
 		return err
 	}
-	problems = append(problems, r.observeUse(o, w, ob)...)
+	ofUse, err := r.observeUse(ctx, o, w, ob)
+	if err != nil {
+		return err
+	}
+	problems = append(problems, ofUse...)
 	var trial *v1alpha1.Trial
 	if o.Spec.ScaleTargetRef.Knative() {
 		s.knative.setLimit(ob)

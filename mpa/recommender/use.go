@@ -1,6 +1,7 @@
 package recommender
 
 import (
+	"context"
 	"math"
 	"path/filepath"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/history"
+	"github.com/sigma-scheduler/sigma/mpa/horizontal"
 	"github.com/sigma-scheduler/sigma/mpa/journal"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
@@ -42,15 +44,26 @@ func (o *Options) keeper() *history.Keeper {
 }
 
 // observeUse adds the input of the algorithms usage and template to an observation.
-func (r *reconciler) observeUse(o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, ob *mpa.Observation) []collect.Problem {
+func (r *reconciler) observeUse(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler, w *target.Workload, ob *mpa.Observation) ([]collect.Problem, error) {
 	if !o.ByUse() {
-		return nil
+		return nil, nil
 	}
 	var problem *collect.Problem
-	if ob.Use, problem = r.history.Use(o, w); problem != nil {
-		return []collect.Problem{*problem}
+	ob.Use, problem = r.history.Use(o, w)
+	list, err := r.horizontals(ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	for i := range list {
+		if why := horizontal.Apart(&list[i]); why != "" && o.Spec.Recommender.Algorithm == v1alpha1.AlgorithmUsage {
+			ob.Use.Fixed = why
+			return nil, nil
+		}
+	}
+	if problem != nil {
+		return []collect.Problem{*problem}, nil
+	}
+	return nil, nil
 }
 
 // boundByUse leaves replicas alone where an object is sized by use, and the way back to the template

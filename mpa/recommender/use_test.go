@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/internal/usage/prometheus/prometheustest"
@@ -194,6 +196,31 @@ func TestUseAfterAnEdit(t *testing.T) {
 	w.spec(func(*v1alpha1.MultidimPodAutoscalerSpec) {})
 	o = w.live(90)
 	require.Equal(t, [2]int64{101, 230}, w.size(), o.Status.Decision)
+}
+
+// A HorizontalPodAutoscaler whose target would change with requests and that a program owns keeps the requests of the
+// template, or brings them back; the status has the reason.
+func TestUseBesideHorizontal(t *testing.T) {
+	w := newUsed(t)
+	w.live(90)
+	require.Equal(t, [2]int64{101, 230}, w.size())
+	h := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "h"}}
+	h.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	h.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+		Name: "cpu", Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(60))},
+	}}}
+	require.NoError(t, w.Create(t.Context(), h))
+	o := w.live(30)
+	require.Equal(t, v1alpha1.PhaseHolding, o.Status.Phase)
+	require.Equal(t, [2]int64{101, 230}, w.size(), "the updater converts its target")
+	h.Labels = map[string]string{"app.kubernetes.io/managed-by": "Helm"}
+	require.NoError(t, w.Update(t.Context(), h))
+	o = w.live(30)
+	require.Equal(t, [2]int64{500, 512}, w.size())
+	require.Contains(t, condition(&o.Status, v1alpha1.ConditionRecommendation).Message, "left alone: HorizontalPodAutoscaler h has a target of 60 % of the requests of cpu, and Helm (app.kubernetes.io/managed-by) owns it")
+	require.NoError(t, w.Delete(t.Context(), h))
+	w.live(90)
+	require.Equal(t, [2]int64{101, 230}, w.size())
 }
 
 // Under faults nothing shrinks without data, no request is below the memory in use, and after them

@@ -20,7 +20,6 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
-	"github.com/sigma-scheduler/sigma/mpa/horizontal"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
@@ -208,7 +207,7 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	if err != nil {
 		return nil, block{}, err
 	}
-	if len(hpas) > 0 && !horizontal.Beside(m.Spec.Recommender.Algorithm) {
+	if len(hpas) > 0 && !m.ByUse() {
 		return w, block{"OtherAutoscaler", fmt.Sprintf("HorizontalPodAutoscaler %s has the same target", hpas[0].Name)}, nil
 	}
 	var others v1alpha1.MultidimPodAutoscalerList
