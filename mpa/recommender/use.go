@@ -16,16 +16,14 @@ import (
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
-// useInterval is the least time between two decisions for an object that is sized by use, which
-// changes once a day.
-const useInterval = time.Minute
-
-// interval is the time from one decision to the next for an object.
+// interval is the time from one decision to the next for an object: longer, up to a minute, where
+// it is sized by use, which changes once a day.
 func (r *reconciler) interval(o *v1alpha1.MultidimPodAutoscaler) time.Duration {
+	i := r.options.Interval
 	if o.ByUse() {
-		return max(r.options.Interval, useInterval)
+		return max(i, min(4*i, time.Minute))
 	}
-	return r.options.Interval
+	return i
 }
 
 // historyDir is the folder of the days of use; empty = none is kept.
