@@ -1,6 +1,7 @@
 package recommender
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -269,7 +270,19 @@ func TestUseFaults(t *testing.T) {
 		}},
 		{"the recommender is killed again and again", func(w *usedWorld, r *rand.Rand) {
 			w.clock.SetTime(w.clock.Now().Truncate(24 * time.Hour).Add(24*time.Hour + 15*time.Minute))
+			defer func() { w.patch = func(next func() error) error { return next() } }()
 			for range 15 {
+				before := r.IntN(3)
+				w.patch = func(next func() error) error {
+					if before == 0 {
+						return errors.New("killed before the write")
+					}
+					err := next()
+					if before == 1 && err == nil {
+						err = errors.New("killed after the write")
+					}
+					return err
+				}
 				w.live(1 + r.IntN(3))
 				w.restart()
 			}
@@ -288,7 +301,11 @@ func TestUseFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for round := range 20 {
+			rounds := 20
+			if testing.Short() {
+				rounds = 3
+			}
+			for round := range rounds {
 				r := rand.New(rand.NewPCG(uint64(round), 1))
 				w := newUsed(t)
 				w.cpu, w.memory = .15+.25*r.Float64(), float64(150+r.IntN(200))*mi // two steps from the template
