@@ -41,6 +41,24 @@ func (a amounts) add(b amounts, times float64) {
 	}
 }
 
+func amountsOf(of map[string]int64) amounts {
+	a := make(amounts, len(of))
+	for d, n := range of {
+		a[d] = float64(n)
+	}
+	return a
+}
+
+// within reports whether no amount is above that of another.
+func (a amounts) within(most amounts) bool {
+	for d, n := range a {
+		if n > most[d] {
+			return false
+		}
+	}
+	return true
+}
+
 // leaves is the search for the pods that leave overfull nodes. Its inputs are in its fields: it reads no clock.
 type leaves struct {
 	now      time.Time
@@ -110,19 +128,18 @@ func newLeaves(pods []*v1.Pod, nodes []*v1.Node, selector map[string]string, app
 	return l
 }
 
-// request sets the amounts of all nodes and pods to the requests of the specs, which are the desired ones of a resize.
+// request sets the amounts of all nodes and pods to the requests of the specs, which are the desired ones of a resize. A
+// desired size that its node lacks without any other pod makes no other pod leave: the node uses the present one.
 func (l *leaves) request() {
 	for name, n := range l.nodes {
-		l.capacity[name], l.used[name] = amounts{}, amounts{}
-		for d, v := range podspec.Amounts(n.Status.Allocatable) {
-			l.capacity[name][d] = float64(v)
-		}
+		l.capacity[name], l.used[name] = amountsOf(podspec.Amounts(n.Status.Allocatable)), amounts{}
 		for _, p := range l.on[name] {
-			l.sizes[p.UID] = amounts{}
-			for d, v := range podspec.Desired(p) {
-				l.sizes[p.UID][d] = float64(v)
+			desired, counts := amountsOf(podspec.Desired(p)), amountsOf(podspec.Demand(p))
+			l.sizes[p.UID] = desired
+			if desired.within(l.capacity[name]) {
+				counts = desired
 			}
-			l.used[name].add(l.sizes[p.UID], 1)
+			l.used[name].add(counts, 1)
 		}
 	}
 }

@@ -215,6 +215,18 @@ func TestFit(t *testing.T) {
 		pods[0].Status.Conditions[1].LastTransitionTime = metav1.NewTime(noon.Add(-time.Minute))
 	})
 	require.Zero(t, l.search(10), "it may fit in a moment")
+	infeasible := func(pods []*v1.Pod) { // more than the node has: no other pod makes room for it
+		desire(pods[0], "5")
+		pods[0].Status.Conditions[1].Reason = v1.PodReasonInfeasible
+	}
+	l = world(infeasible)
+	require.Equal(t, 1, l.search(10))
+	require.Empty(t, l.moves)
+	require.Contains(t, l.notes[0], "the resize of shop/w00-7d4-00 waits on node n00: no node has room")
+	l = world(infeasible)
+	l.capacity["n02"]["cpu"], l.room["n02"]["cpu"] = 8000, 8000
+	l.search(10)
+	require.Equal(t, []string{"w00 n00 n02"}, l.moved())
 	l = world(func(pods []*v1.Pod) {
 		for _, p := range pods {
 			desire(p, "1400m")
