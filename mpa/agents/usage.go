@@ -57,6 +57,8 @@ func (u *Usage) Recommend(o *mpa.Observation) mpa.Recommendation {
 	killed := u.kills(o)
 	requests, use := o.Requests(&u.target), o.Use
 	switch {
+	case len(u.target.Containers) == 0:
+		return noOpinion("usage", "the spec lists no container")
 	case use == nil || len(use.Template) != len(u.target.Containers):
 		return noOpinion("usage", "the requests of the template are not known")
 	case requests == nil:
@@ -103,6 +105,7 @@ func (u *Usage) propose(o *mpa.Observation, requests []mpa.Resources) {
 			CPU:    banded(requests[i].CPU, sizeOf(requests[i].CPU, size.CPU, last[i].CPU, t.Request.CPU), t.Request.CPU, t.Limit.CPU),
 			Memory: banded(requests[i].Memory, max(memory, floor), t.Request.Memory, t.Limit.Memory),
 		}
+		burstable(&s.Wanted[i], t)
 		why = append(why, fmt.Sprintf("%s: cpu %dm (%s), memory %dMi (%s)", spec.Name, s.Wanted[i].CPU, size.CPUReason, s.Wanted[i].Memory>>20, size.MemoryReason))
 	}
 	s.Why = fmt.Sprintf("%s; %d days up to %s", strings.Join(why, "; "), leastDays(o.Use.Sizes), o.Use.Midnight.Format(time.DateOnly))
@@ -127,6 +130,14 @@ func banded(now, size, template, limit int64) int64 {
 		return now
 	}
 	return size
+}
+
+// burstable keeps a request of cpu below the limit where those of both resources would equal
+// their limits: the pod would be Guaranteed, and no running pod can change its class.
+func burstable(want *mpa.Resources, t *mpa.TemplateSize) {
+	if t.Limit.CPU > 0 && t.Limit.Memory > 0 && *want == t.Limit && t.Request != t.Limit {
+		want.CPU--
+	}
 }
 
 func leastDays(sizes []mpa.UseSize) int {
@@ -196,6 +207,7 @@ func (u *Usage) raise(killed []bool, requests []mpa.Resources, template []mpa.Te
 			s.Why += why
 		}
 		s.Wanted[i].Memory = max(s.Wanted[i].Memory, need)
+		burstable(&s.Wanted[i], &template[i])
 	}
 }
 

@@ -89,7 +89,14 @@ func TestUsage(t *testing.T) {
 	t.Run("the limit stays, and bounds the request", func(t *testing.T) {
 		n := newNight(2500, 3<<30)
 		n.o.Use.Template[0].Limit = mpa.Resources{CPU: 2000, Memory: 2 << 30}
-		require.Equal(t, mpa.Resources{CPU: 2000, Memory: 2 << 30}, n.decide().Containers[0])
+		require.Equal(t, mpa.Resources{CPU: 1999, Memory: 2 << 30}, n.decide().Containers[0], "not Guaranteed")
+		n.next(2500, 1<<30)
+		require.Equal(t, mpa.Resources{CPU: 1999, Memory: 1 << 30}, n.decide().Containers[0], "within the dead band")
+	})
+	t.Run("no container", func(t *testing.T) {
+		n := newNight(120, 300*mi)
+		n.Usage, n.o.Use.Template, n.o.Use.Sizes = agents.NewUsage(mpa.Target{}), nil, nil
+		require.Equal(t, "the spec lists no container", n.decide().Reason)
 	})
 	t.Run("too few days", func(t *testing.T) {
 		n := newNight(0, 0)
