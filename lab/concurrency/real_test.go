@@ -18,6 +18,9 @@ const declared = "SIGMA_CGROUPS"
 
 // TestMain is the function where it was started as one.
 func TestMain(m *testing.M) {
+	if role := os.Getenv(asBeside); role != "" {
+		beside(role)
+	}
 	if os.Getenv(asFunction) != "" {
 		if err := execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil {
 			panic(err)

@@ -131,9 +131,8 @@ func TestBatchOnWhatIsLeft(t *testing.T) {
 		}
 		r := p.Spec.Containers[0].Resources
 		require.Equal(t, "1k", r.Requests.Name(batch.CPU, "").String(), "%v", r)
-		require.Equal(t, "2m", r.Requests.Cpu().String())
-		require.Equal(t, "1Gi", r.Limits.Memory().String())
-		require.True(t, r.Requests.Memory().IsZero())
+		require.Equal(t, v1.PodQOSBestEffort, p.Status.QOSClass)
+		require.EqualValues(t, 1<<30, r.Limits.Name(batch.Memory, "").Value())
 		require.Equal(t, batch.PriorityClass, p.Spec.PriorityClassName)
 		require.EqualValues(t, -1000, *p.Spec.Priority)
 	}

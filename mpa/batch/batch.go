@@ -232,7 +232,11 @@ func (c *controller) seen(n *v1.Node, pods []*v1.Pod, used map[types.NamespacedN
 		demand := podspec.Demand(p)
 		if podspec.Batch(p) {
 			if p.DeletionTimestamp == nil { // the others leave already
-				in.Held = append(in.Held, heldBy(p, demand))
+				h := heldBy(p, demand)
+				if s, ok := used[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]; ok && now.Sub(s.at) <= c.Stale {
+					h.Uses = s.bytes
+				}
+				in.Held = append(in.Held, h)
 			}
 			continue
 		}
@@ -273,9 +277,10 @@ func heldBy(p *v1.Pod, demand map[string]int64) Held {
 	return h
 }
 
-// A sample is the use of a pod, in cores.
+// A sample is the use of a pod.
 type sample struct {
 	cores float64
+	bytes int64
 	at    time.Time
 }
 
@@ -293,6 +298,7 @@ func (c *controller) used(ctx context.Context) (map[types.NamespacedName]sample,
 		s := sample{at: m.Timestamp.Time}
 		for _, k := range m.Containers {
 			s.cores += max(0, k.Usage.Cpu().AsApproximateFloat64())
+			s.bytes += max(0, k.Usage.Memory().Value())
 		}
 		out[types.NamespacedName{Namespace: m.Namespace, Name: m.Name}] = s
 	}

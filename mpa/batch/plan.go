@@ -28,6 +28,7 @@ type Held struct {
 	Namespace, Name string
 	CPU             float64 // cores, by its request of [CPU]
 	Memory          int64   // bytes, by its request of [Memory]
+	Uses            int64   // bytes of memory; 0 = unknown
 	Priority        int32
 	Begun           time.Time
 }
@@ -95,9 +96,14 @@ func (n *Node) Decide(s Settings, in Seen) (d Decision) {
 	n.offer.Growth, n.last = s.Growth, in.Now
 	cores := n.offer.Update(seconds(in.Now), in.Capacity, in.Used, usage.Expected(seconds(in.Now), in.Expected))
 	d.CPU, d.Memory = int64(1000*cores), max(0, in.Memory-in.Requested)
+	var held []Held
 	cpu, memory := 0., int64(0)
 	for _, h := range in.Held {
-		cpu, memory = cpu+h.CPU, memory+h.Memory
+		if h.Memory > 0 && h.Uses > h.Memory {
+			d.Evict, d.Why = append(d.Evict, h), "batch pods use more memory than they request"
+			continue
+		}
+		held, cpu, memory = append(held, h), cpu+h.CPU, memory+h.Memory
 	}
 	left := max(0, in.Capacity-in.Used)
 	above := n.above.lasts(in.Now, cpu > cores+1e-9 || memory > d.Memory)
@@ -109,7 +115,7 @@ func (n *Node) Decide(s Settings, in Seen) (d Decision) {
 	if above >= s.Grace {
 		most, bytes, d.Why = min(most, cores), d.Memory, "batch pods hold more than is left, for longer than the grace"
 	}
-	d.Evict = victims(in.Held, most, bytes)
+	d.Evict = append(d.Evict, victims(held, most, bytes)...)
 	return d
 }
 

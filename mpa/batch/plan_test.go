@@ -87,6 +87,18 @@ func TestStarvingPodsLeaveYoungestFirst(t *testing.T) {
 	assert.Empty(t, n.Decide(settings, node(begin.Add(6*time.Minute), 8.5, 3, held...)).Evict)
 }
 
+// Nothing else bounds the memory of a pod of class BestEffort.
+func TestPodsAboveTheirMemoryLeave(t *testing.T) {
+	n := &Node{}
+	n.Resume(5, begin)
+	held := pods(3)
+	held[0].Uses, held[1].Uses = 1<<30, 1<<30+1
+	assert.Equal(t, []Held{held[1]}, n.Decide(settings, node(begin, 1, 3, held...)).Evict)
+	in := node(begin, 1, 3, held...)
+	in.UsedAt = time.Time{}
+	assert.Empty(t, n.Decide(settings, in).Evict)
+}
+
 func TestPodsAboveTheOfferLeaveAfterTheGrace(t *testing.T) {
 	n := &Node{}
 	n.Resume(5, begin)

@@ -20,8 +20,6 @@ const (
 	Path = "/batch-pod"
 	// PriorityClass of batch pods.
 	PriorityClass = "sigma-batch"
-	// share is the cpu request that a container keeps: the least shares that there are.
-	share = "2m"
 )
 
 // foreign are Koordinator's names of the same resources.
@@ -88,8 +86,9 @@ func convert(raw []byte) ([]byte, error) {
 	return json.Marshal(pod)
 }
 
-// convertContainer converts the requests of a container, and reports whether it requests cpu. Limits of cpu and memory
-// stay; a container without a limit of memory gets that which it requested.
+// convertContainer converts the requests of a container, and reports whether it requests cpu. It has no other requests and
+// limits of cpu and memory then, so that the pod is of class BestEffort: in the cgroup of Burstable pods it
+// would have the shares of those that are idle.
 func convertContainer(c map[string]any) (cpu bool, err error) {
 	lists := map[string]map[string]any{}
 	for _, part := range []string{"requests", "limits"} {
@@ -103,18 +102,22 @@ func convertContainer(c map[string]any) (cpu bool, err error) {
 	}
 	requests, limits := lists["requests"], lists["limits"]
 	for _, r := range []struct {
-		own, native, left string
-		value             func(q resource.Quantity) int64
+		own, native string
+		value       func(q resource.Quantity) int64
 	}{
-		{CPU, "cpu", share, func(q resource.Quantity) int64 { return q.MilliValue() }},
-		{Memory, "memory", "0", func(q resource.Quantity) int64 { return q.Value() }},
+		{CPU, "cpu", func(q resource.Quantity) int64 { return q.MilliValue() }},
+		{Memory, "memory", func(q resource.Quantity) int64 { return q.Value() }},
 	} {
 		var amount int64
+		most := requests
+		if r.own == Memory { // a pod above it has to leave
+			most = limits
+		}
 		for _, one := range []struct {
 			from  any
 			value func(q resource.Quantity) int64
 		}{
-			{requests[r.own], whole}, {requests[foreign[r.own]], whole}, {requests[r.native], r.value}, {limits[r.native], r.value},
+			{requests[r.own], whole}, {requests[foreign[r.own]], whole}, {most[r.native], r.value}, {requests[r.native], r.value}, {limits[r.native], r.value},
 		} {
 			if one.from == nil || amount > 0 {
 				continue
@@ -125,18 +128,14 @@ func convertContainer(c map[string]any) (cpu bool, err error) {
 			}
 			amount = one.value(q)
 		}
-		delete(requests, foreign[r.own])
-		delete(limits, foreign[r.own])
-		if amount <= 0 {
-			continue
-		}
-		cpu = cpu || r.own == CPU
-		if r.own == Memory && limits[r.native] == nil {
-			if limits[r.native] = requests[r.native]; limits[r.native] == nil {
-				limits[r.native] = fmt.Sprint(amount)
+		for _, list := range []map[string]any{requests, limits} {
+			delete(list, foreign[r.own])
+			delete(list, r.native)
+			if amount > 0 {
+				list[r.own] = fmt.Sprint(amount)
 			}
 		}
-		requests[r.own], limits[r.own], requests[r.native] = fmt.Sprint(amount), fmt.Sprint(amount), r.left
+		cpu = cpu || r.own == CPU && amount > 0
 	}
 	for part, list := range lists {
 		if err := unstructured.SetNestedMap(c, list, "resources", part); err != nil {

@@ -33,23 +33,23 @@ func TestConvert(t *testing.T) {
 	for name, tt := range map[string]struct{ resources, requests, limits string }{
 		"requests": {
 			`{"requests":{"cpu":"1500m","memory":"1Gi"}}`,
-			`{"cpu":"2m","memory":"0","sigma-scheduler.io/batch-cpu":"1500","sigma-scheduler.io/batch-memory":"1073741824"}`,
-			`{"memory":"1073741824","sigma-scheduler.io/batch-cpu":"1500","sigma-scheduler.io/batch-memory":"1073741824"}`,
+			`{"sigma-scheduler.io/batch-cpu":"1500","sigma-scheduler.io/batch-memory":"1073741824"}`,
+			`{"sigma-scheduler.io/batch-cpu":"1500","sigma-scheduler.io/batch-memory":"1073741824"}`,
 		},
-		"limits stay": {
+		"others stay": {
 			`{"requests":{"cpu":1,"memory":"1Gi","nvidia.com/gpu":"1"},"limits":{"cpu":"2","memory":"2Gi","nvidia.com/gpu":"1"}}`,
-			`{"cpu":"2m","memory":"0","nvidia.com/gpu":"1","sigma-scheduler.io/batch-cpu":"1000","sigma-scheduler.io/batch-memory":"1073741824"}`,
-			`{"cpu":"2","memory":"2Gi","nvidia.com/gpu":"1","sigma-scheduler.io/batch-cpu":"1000","sigma-scheduler.io/batch-memory":"1073741824"}`,
+			`{"nvidia.com/gpu":"1","sigma-scheduler.io/batch-cpu":"1000","sigma-scheduler.io/batch-memory":"2147483648"}`,
+			`{"nvidia.com/gpu":"1","sigma-scheduler.io/batch-cpu":"1000","sigma-scheduler.io/batch-memory":"2147483648"}`,
 		},
 		"limits alone": {
 			`{"limits":{"cpu":"500m"}}`,
-			`{"cpu":"2m","sigma-scheduler.io/batch-cpu":"500"}`,
-			`{"cpu":"500m","sigma-scheduler.io/batch-cpu":"500"}`,
+			`{"sigma-scheduler.io/batch-cpu":"500"}`,
+			`{"sigma-scheduler.io/batch-cpu":"500"}`,
 		},
 		"Koordinator's names": {
 			`{"requests":{"kubernetes.io/batch-cpu":"2k","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"2k","kubernetes.io/batch-memory":"1Gi"}}`,
-			`{"cpu":"2m","memory":"0","sigma-scheduler.io/batch-cpu":"2000","sigma-scheduler.io/batch-memory":"1073741824"}`,
-			`{"memory":"1073741824","sigma-scheduler.io/batch-cpu":"2000","sigma-scheduler.io/batch-memory":"1073741824"}`,
+			`{"sigma-scheduler.io/batch-cpu":"2000","sigma-scheduler.io/batch-memory":"1073741824"}`,
+			`{"sigma-scheduler.io/batch-cpu":"2000","sigma-scheduler.io/batch-memory":"1073741824"}`,
 		},
 	} {
 		pod, err := converted(t, `{"priority":0,"preemptionPolicy":"PreemptLowerPriority","priorityClassName":"high","containers":[{"name":"c","resources":`+tt.resources+`}]}`)
