@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/admission"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/batch"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
 	"github.com/sigma-scheduler/sigma/mpa/reach"
 )
@@ -337,4 +339,21 @@ func TestAutoscalerMetrics(t *testing.T) {
 		}
 	}
 	require.Empty(t, sets.List(there.Difference(asked)))
+}
+
+// Batch work is off where its component is not applied, and observes at first where it is.
+func TestBatchComponent(t *testing.T) {
+	pod := document[appsv1.Deployment](t, "mpa/batch/deployment.yaml", "Deployment").Spec.Template.Spec
+	require.Equal(t, []string{"batch", "--mode=$(MODE)", "--usage-history=/var/lib/sigma-mpa"}, pod.Containers[0].Args)
+	require.Equal(t, []corev1.EnvVar{{Name: "MODE", Value: "Observe"}}, pod.Containers[0].Env)
+	require.Equal(t, "sigma-mpa-batch", pod.ServiceAccountName)
+	text, err := os.ReadFile("mpa/batch/webhooks.yaml")
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(text), "path: "+batch.Path+","))
+	require.Equal(t, 2, strings.Count(string(text), "failurePolicy: Ignore"))
+	require.Equal(t, 2, strings.Count(string(text), `matchLabels: {`+batch.Label+`: "true"}`))
+	class := document[schedulingv1.PriorityClass](t, "mpa/batch/priority.yaml", "PriorityClass")
+	require.Equal(t, batch.PriorityClass, class.Name)
+	require.Negative(t, class.Value)
+	require.Equal(t, corev1.PreemptNever, *class.PreemptionPolicy)
 }

@@ -79,9 +79,11 @@ func sharesGroup(t *testing.T, parent string, name string, shares int) string {
 // on a quiet machine, which the log shows. Other work makes single runs differ by half. A pod with the least request of cpu would have the shares of all
 // idle Burstable pods instead.
 func TestBatchBesideAServer(t *testing.T) {
-	bestEffort := batchBesideAServer(t, 6, 2)
+	var bestEffort, burstable float64
+	t.Run("BestEffort", func(t *testing.T) { bestEffort = batchBesideAServer(t, 6, 2) })
+	t.Run("Burstable", func(t *testing.T) { burstable = batchBesideAServer(t, 2, 8192) })
 	assert.Less(t, bestEffort, 2.5)
-	assert.Less(t, 5*bestEffort, batchBesideAServer(t, 2, 8192))
+	assert.LessOrEqual(t, 5*bestEffort, burstable) // both are 0 where it skips
 }
 
 // batchBesideAServer is the p99 of a server beside batch work, as a multiple of that alone: the median of some rounds. The pod's

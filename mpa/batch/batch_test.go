@@ -2,6 +2,7 @@ package batch
 
 import (
 	"errors"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sigma-scheduler/sigma/internal/usage"
+	"github.com/sigma-scheduler/sigma/internal/usage/prometheus/prometheustest"
 )
 
 // A site is a node of 10 cores and 64 GiB with online pods and a batch pod.
@@ -141,4 +143,38 @@ func TestOldSamples(t *testing.T) {
 	require.NoError(t, empty.pass(t))
 	cpu, _, _ = empty.offered(t)
 	assert.EqualValues(t, 9500, cpu, "a node without online pods")
+}
+
+// The slots of a night are the expected use; a workload without history counts at its request.
+func TestForecastFromPrometheus(t *testing.T) {
+	server := httptest.NewServer(&prometheustest.Fake{Series: []prometheustest.Series{
+		prometheustest.Of("shop", "web-0", "c", func(step int64) float64 {
+			if step%288/12 == 9 {
+				return 1.5
+			}
+			return .25
+		}, prometheustest.Always(1e9)),
+	}})
+	defer server.Close()
+	s := newSite(t, Apply, podOn("web-0", "2", nil), podOn("db-0", "3", func(p *v1.Pod) { p.OwnerReferences[0].Name = "db" }))
+	f := s.forecast
+	f.options.Prometheus, f.options.Folder = []string{server.URL}, t.TempDir()
+	f.due(t.Context())
+	require.Equal(t, begin.Truncate(day), f.midnight)
+	var web, db v1.Pod
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web-0"}, &web))
+	require.NoError(t, s.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "db-0"}, &db))
+	of := f.of(&web, 2, begin)
+	assert.InEpsilon(t, 1.5, of(9), .011)
+	assert.InEpsilon(t, .25, of(10), .011)
+	assert.Equal(t, 3., f.of(&db, 3, begin)(9))
+	assert.Equal(t, 2., f.of(&web, 2, begin.Add(5*day))(9), "outdated")
+
+	// Prometheus is away: the nights before stay, and the next attempt waits.
+	server.Close()
+	s.clock.SetTime(begin.Add(day))
+	f.due(t.Context())
+	require.Equal(t, begin.Truncate(day), f.midnight)
+	assert.Equal(t, begin.Add(day).Add(pause), f.again)
+	assert.InEpsilon(t, 1.5, f.of(&web, 2, s.clock.Now())(9), .011)
 }
