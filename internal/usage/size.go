@@ -96,11 +96,39 @@ func (s *Size) String() string {
 // Nothing bounds a workload without a request, so it counts at the most that it used in the
 // window, whatever the length of its history. A nil history has no metrics.
 func SizeOf(h *History, request Amounts, job bool, leastDays int, at float64) Size {
-	s := Size{Amounts: request}
-	if h != nil {
-		s.Days, s.MemoryDays = h.Days(at)
-		s.Coverage = h.Coverage(at)
+	if h == nil {
+		return (&Summary{}).Size(request, job, leastDays)
 	}
+	s := h.summary(at, request.CPU == 0)
+	return s.Size(request, job, leastDays)
+}
+
+// A Summary is the part of a history that its sizes at one time depend on. The zero value has no
+// metrics.
+type Summary struct {
+	Days, MemoryDays int
+	Coverage         float64
+	cpu, most        float64 // the quantile of the busiest days, and the most
+	peak             float64 // of memory
+	seen, measured   bool    // there is a sample of cpu, and of memory
+}
+
+// Summary returns the summary of the history at a time.
+func (h *History) Summary(at float64) Summary { return h.summary(at, true) }
+
+func (h *History) summary(at float64, most bool) (s Summary) {
+	s.Days, s.MemoryDays = h.Days(at)
+	s.Coverage, s.cpu, s.seen = h.Coverage(at), h.Busiest(Quantile, at), !h.empty()
+	if most && s.seen {
+		s.most = h.Busiest(1, at)
+	}
+	s.peak, s.measured = h.MemoryPeak(at)
+	return s
+}
+
+// Size returns the size as [SizeOf] does.
+func (h *Summary) Size(request Amounts, job bool, leastDays int) Size {
+	s := Size{Amounts: request, Days: h.Days, MemoryDays: h.MemoryDays, Coverage: h.Coverage}
 	because := func(days int) Reason {
 		switch {
 		case job:
@@ -113,21 +141,17 @@ func SizeOf(h *History, request Amounts, job bool, leastDays int, at float64) Si
 		return NoMetrics
 	}
 	s.CPUReason, s.MemoryReason = because(s.Days), because(s.MemoryDays)
-	if h == nil {
-		return s
-	}
-	peak, measured := h.MemoryPeak(at)
-	switch cpu := h.Busiest(Quantile, at); {
-	case request.CPU == 0 && !h.empty():
-		s.CPU, s.CPUReason = math.Max(h.Busiest(1, at), FloorCPU), NoRequest
+	switch {
+	case request.CPU == 0 && h.seen:
+		s.CPU, s.CPUReason = math.Max(h.most, FloorCPU), NoRequest
 	case s.CPUReason == "":
-		s.CPU, s.CPUReason = within(cpu, cpu/growth, FloorCPU, request.CPU)
+		s.CPU, s.CPUReason = within(h.cpu, h.cpu/growth, FloorCPU, request.CPU)
 	}
 	switch {
-	case request.Memory == 0 && measured:
-		s.Memory, s.MemoryReason = math.Max(MemoryShare*peak, FloorMemory), NoRequest
+	case request.Memory == 0 && h.measured:
+		s.Memory, s.MemoryReason = math.Max(MemoryShare*h.peak, FloorMemory), NoRequest
 	case s.MemoryReason == "":
-		s.Memory, s.MemoryReason = within(MemoryShare*peak, peak, FloorMemory, request.Memory)
+		s.Memory, s.MemoryReason = within(MemoryShare*h.peak, h.peak, FloorMemory, request.Memory)
 	}
 	return s
 }

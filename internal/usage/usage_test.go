@@ -261,3 +261,24 @@ func ExampleSizeOf() {
 	fmt.Println(&s)
 	// Output: cpu 0.802 (use), memory 690 Mi (use), 20 days, 100 % covered
 }
+
+// A summary has the sizes of its history, for any request.
+func TestSummary(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		h := &History{}
+		for range r.IntN(2000) {
+			at := float64(r.IntN(30*288)) * 300
+			require.NoError(t, h.AddCPU(at, 300, r.Float64()))
+			if r.IntN(2) == 0 {
+				require.NoError(t, h.AddMemory(at, 300, 1e9*r.Float64()))
+			}
+		}
+		at := 86400 * float64(20+r.IntN(12))
+		s := h.Summary(at)
+		for _, request := range []Amounts{{}, {CPU: .5}, {Memory: 1e8}, {CPU: r.Float64(), Memory: 2e9 * r.Float64()}} {
+			require.Equal(t, SizeOf(h, request, false, 3, at), s.Size(request, false, 3))
+		}
+	}
+	require.Equal(t, SizeOf(nil, Amounts{CPU: 1}, false, 14, 0), (&Summary{}).Size(Amounts{CPU: 1}, false, 14))
+}

@@ -3,6 +3,6 @@
 //
 // Once a day, after midnight of UTC, it reads the day before, by package
 // internal/usage/prometheus, into a file; a process that is killed reads the rest. In memory
-// are the histories of sized workloads only. Decisions never wait for a reading: without
+// are summaries of sized workloads only. Decisions never wait for a reading: without
 // one they have the last sizes, or the reason for having none.
 package history

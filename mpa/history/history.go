@@ -1,10 +1,12 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +38,9 @@ const (
 	// rest is the pause after a folding, as a multiple of its time: new objects may arrive one
 	// by one.
 	rest = 10
+	// together is the number of workloads whose histories are in memory at the same time by
+	// default: with two containers each, some 150 MiB.
+	together = 1000
 	// kept are the days whose files are kept.
 	kept = usage.Window + 2
 )
@@ -61,6 +66,8 @@ type Keeper struct {
 	Counts func(o *v1alpha1.MultidimPodAutoscaler) bool
 	Clock  clock.PassiveClock
 
+	atOnce int // workloads whose histories are in memory at the same time; 0 = together
+
 	mu      sync.Mutex
 	servers map[string]*server
 }
@@ -70,10 +77,9 @@ type server struct {
 	busy      bool
 	record    *prometheus.Record // nil = not read yet
 	workloads map[string]bool    // whose histories are kept
-	histories map[prometheus.ContainerOf]*usage.History
-	sizes     map[sizeKey]usage.Size // that were computed of these
-	progress  string                 // of the first reading
-	problem   string                 // of the last reading; empty = none
+	histories map[prometheus.ContainerOf]usage.Summary
+	progress  string // of the first reading
+	problem   string // of the last reading; empty = none
 	pause     time.Duration
 	again     time.Time // no attempt before
 }
@@ -204,14 +210,14 @@ func (k *Keeper) read(ctx context.Context, s *server, r *reading) {
 		log.FromContext(ctx).Error(err, "Cannot read the use of the last days", "server", r.Name, "again", s.pause)
 		return
 	}
-	s.record, s.histories, s.workloads, s.sizes = record, histories, r.workloads, map[sizeKey]usage.Size{}
+	s.record, s.histories, s.workloads = record, histories, r.workloads
 	s.problem, s.pause, s.again = "", 0, now.Add(min(rest*now.Sub(begin), mostPause))
 	midnights.WithLabelValues(r.Name).Set(float64(s.midnight().Unix()))
 }
 
 // fold returns the days of a server, read where they are due, and the histories of its
 // workloads.
-func (k *Keeper) fold(ctx context.Context, s *server, r *reading, now time.Time) (*prometheus.Record, map[prometheus.ContainerOf]*usage.History, error) {
+func (k *Keeper) fold(ctx context.Context, s *server, r *reading, now time.Time) (*prometheus.Record, map[prometheus.ContainerOf]usage.Summary, error) {
 	record := s.record // only this goroutine replaces it
 	if record == nil || record.Until*int64(day/time.Second) != last(now).Unix() {
 		reader := prometheus.Reader{
@@ -232,11 +238,26 @@ func (k *Keeper) fold(ctx context.Context, s *server, r *reading, now time.Time)
 	if err != nil {
 		return nil, nil, err
 	}
-	histories, err := record.ContainerHistories(ctx, record.Until, name)
-	return record, histories, err
+	all := map[prometheus.ContainerOf]usage.Summary{}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(r.workloads)), cmp.Or(k.atOnce, together)) {
+		histories, err := record.ContainerHistories(ctx, record.Until, func(d *prometheus.Day, pod prometheus.Pod) string {
+			workload := name(d, pod)
+			if _, among := slices.BinarySearch(some, workload); among {
+				return workload
+			}
+			return ""
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		for of, h := range histories {
+			all[of] = h.Summary(float64(record.Until) * day.Seconds())
+		}
+	}
+	return record, all, nil
 }
 
-// namer names the workloads of pods, if they are among those given.
+// namer names the workloads of pods, those given and others.
 func (k *Keeper) namer(ctx context.Context, workloads map[string]bool) (prometheus.Namer, error) {
 	n := prometheus.Names{Pods: map[prometheus.Pod]string{}, There: maps.Clone(workloads)}
 	pods := &corev1.PodList{}
@@ -250,12 +271,7 @@ func (k *Keeper) namer(ctx context.Context, workloads map[string]bool) (promethe
 			n.Pods[prometheus.Pod{Namespace: p.Namespace, Name: p.Name}], n.There[workload] = workload, true
 		}
 	}
-	return func(d *prometheus.Day, pod prometheus.Pod) string {
-		if workload := n.Name(d, pod); workloads[workload] {
-			return workload
-		}
-		return ""
-	}, nil
+	return n.Name, nil
 }
 
 // explain is an error for people who may not see the words of a server.

@@ -191,6 +191,14 @@ func TestNightly(t *testing.T) {
 	u, reason := s.use("api")
 	require.Empty(t, reason)
 	require.InDelta(t, 201, u.Sizes[0].CPU, 2)
+	together, _ := s.use("web")
+	s.atOnce, s.servers = 1, nil
+	s.Read(t.Context())
+	apart, reason := s.use("web")
+	require.Empty(t, reason)
+	require.Equal(t, together, apart)
+	again, _ := s.use("api")
+	require.Equal(t, u, again)
 
 	midnight := noon.Truncate(day).Add(day)
 	s.clock.SetTime(midnight.Add(delay - time.Second))

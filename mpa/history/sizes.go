@@ -18,12 +18,6 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// A sizeKey is a container of a workload, and the request that its size is bounded by.
-type sizeKey struct {
-	prometheus.ContainerOf
-	mpa.Resources
-}
-
 // Use returns the template of an object's workload, and, for the algorithm usage, the sizes of
 // its containers. The problem is the reason that there are no sizes or only old ones.
 func (k *Keeper) Use(o *v1alpha1.MultidimPodAutoscaler, w *target.Workload) (*mpa.Use, *collect.Problem) {
@@ -87,12 +81,8 @@ func (k *Keeper) sizes(o *v1alpha1.MultidimPodAutoscaler, use *mpa.Use) *collect
 
 // size returns the size of a container.
 func (s *server) size(of prometheus.ContainerOf, request mpa.Resources) mpa.UseSize {
-	key := sizeKey{of, request}
-	size, ok := s.sizes[key]
-	if !ok {
-		size = usage.SizeOf(s.histories[of], usage.Amounts{CPU: float64(request.CPU) / 1000, Memory: float64(request.Memory)}, false, usage.LeastDays, float64(s.midnight().Unix()))
-		s.sizes[key] = size
-	}
+	h := s.histories[of]
+	size := h.Size(usage.Amounts{CPU: float64(request.CPU) / 1000, Memory: float64(request.Memory)}, false, usage.LeastDays)
 	out := mpa.UseSize{CPUReason: string(size.CPUReason), MemoryReason: string(size.MemoryReason), Days: size.Days, MemoryDays: size.MemoryDays}
 	if !size.CPUReason.ByRequest() {
 		out.CPU = mpa.Amount(math.Ceil(size.CPU*1000 - 1e-6))
