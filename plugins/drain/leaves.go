@@ -64,7 +64,7 @@ type leaves struct {
 	now      time.Time
 	appLabel string
 	nodes    map[string]*v1.Node  // those that give and take pods
-	on       map[string][]*v1.Pod // by node, in the order of their names
+	on       map[string][]*v1.Pod // by node, in the order of their names, without batch pods
 	pods     int
 	groups   map[string]int // pods on nodes by workload
 	room     map[string]map[string]int64
@@ -119,10 +119,13 @@ func newLeaves(pods []*v1.Pod, nodes []*v1.Node, selector map[string]string, app
 		if p.DeletionTimestamp == nil {
 			l.groups[podspec.Group(p, appLabel)]++
 		}
-		if l.nodes[p.Spec.NodeName] != nil {
+		if l.nodes[p.Spec.NodeName] == nil {
+			continue
+		}
+		addDemand(l.room[p.Spec.NodeName], p, -1)
+		if !podspec.Batch(p) { // these leave by themselves, and first
 			l.pods++
 			l.on[p.Spec.NodeName] = append(l.on[p.Spec.NodeName], p)
-			addDemand(l.room[p.Spec.NodeName], p, -1)
 		}
 	}
 	return l

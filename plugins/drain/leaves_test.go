@@ -120,6 +120,42 @@ func TestRelief(t *testing.T) {
 	require.Equal(t, "On 1 of 2 nodes pods use more than the node has. Moves: 0. Node n00 has 1.25 of its cpu and keeps its pods: no more moves are allowed now.", l.text(v1alpha1.RebalanceRelief, 1))
 }
 
+// Batch pods fill up nodes, and leave by themselves: for them no other pod moves, and a node takes pods beside them.
+func TestReliefWithoutBatchPods(t *testing.T) {
+	for name, tt := range map[string]struct {
+		online, batch [2]float64 // cores
+		want          []string
+	}{
+		"a full node":  {[2]float64{1, 0}, [2]float64{2.95, 0}, nil},
+		"a taker":      {[2]float64{5, 0}, [2]float64{0, 3.9}, []string{"w00 n00 n01"}},
+		"their memory": {[2]float64{.1, 0}, [2]float64{.1, 0}, nil},
+	} {
+		var pods []*v1.Pod
+		window := prometheus.Latest{}
+		nodes := []*v1.Node{node(0, "a"), node(1, "a")}
+		use := func(p *v1.Pod, cores, memory float64) {
+			pods = append(pods, p)
+			window[prometheus.Pod{Namespace: p.Namespace, Name: p.Name}] = map[string]usage.Amounts{"c": {CPU: cores, Memory: memory}}
+		}
+		for i := range nodes {
+			nodes[i].Status.Allocatable["cpu"] = apiresource.MustParse("3900m")
+			for k := range 2 {
+				use(pod(fmt.Sprintf("w%d%d", i, k), 0, i, "500m"), tt.online[i]/2, 1<<30)
+			}
+			b := pod(fmt.Sprintf("b%d", i), 0, i, "1")
+			b.Spec.Containers[0].Resources.Requests = v1.ResourceList{podspec.BatchCPU: apiresource.MustParse("1000")}
+			use(b, tt.batch[i], map[string]float64{"their memory": 15 << 30}[name]*float64(1-i))
+		}
+		l := newLeaves(pods, nodes, nil, "", noon)
+		l.measure([2]prometheus.Latest{window, window}, 1)
+		l.stays = func(*v1.Pod) string { return "" }
+		l.prefer = func(_ *v1.Pod, nodes []string) []string { return nodes }
+		l.refusal = func(*v1.Pod, string) string { return "" }
+		l.search(10)
+		require.Equal(t, tt.want, l.moved(), name)
+	}
+}
+
 // A node with a pod whose use is not known neither takes a pod nor gives one.
 func TestUnknownUse(t *testing.T) {
 	for lacks, want := range map[int][]string{0: nil, 1: {"w01 n00 n02"}, 2: {"w01 n00 n01"}} {
