@@ -240,18 +240,18 @@ func (c *controller) seen(n *v1.Node, pods []*v1.Pod, used map[types.NamespacedN
 			}
 			continue
 		}
-		request := float64(demand["cpu"]) / 1000
-		in.Requested += demand["memory"]
+		request, bytes := float64(demand["cpu"])/1000, demand["memory"]
 		online = append(online, c.forecast.of(p, request, now))
 		s, ok := used[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
 		if ok && now.Sub(s.at) <= c.Stale {
-			in.Used += s.cores
+			in.Used, bytes = in.Used+s.cores, max(bytes, s.bytes)
 			if s.at.After(in.UsedAt) {
 				in.UsedAt = s.at
 			}
 		} else {
 			in.Used += request
 		}
+		in.Requested += bytes
 	}
 	if len(online) == 0 {
 		in.UsedAt = now

@@ -91,7 +91,9 @@ func (s *site) pass(t *testing.T) error {
 
 func TestPublishes(t *testing.T) {
 	s := newSite(t, Apply, podOn("web-0", "2", nil), podOn("web-1", "1", nil), podOn("done", "5", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }),
-		podOn("work", "2m", func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[CPU] = resource.MustParse("1000") }))
+		podOn("work", "2m", func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{CPU: resource.MustParse("1000")}
+		}))
 	s.measure("web-0", "500m", 0)
 	require.NoError(t, s.pass(t))
 	cpu, memory, _ := s.offered(t)
@@ -122,6 +124,27 @@ func TestPublishes(t *testing.T) {
 	require.Error(t, s.pass(t))
 	_, _, ok = s.offered(t)
 	assert.False(t, ok, "the way back")
+}
+
+// Online pods hold the larger of the memory that they request and use. With requests of their own they are online pods.
+func TestMemoryOfOnlinePods(t *testing.T) {
+	batch := func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[CPU] = resource.MustParse("1000") }
+	s := newSite(t, Apply, podOn("web-0", "2", nil), podOn("web-1", "1", nil), podOn("web-2", "1", batch))
+	for name, bytes := range map[string]string{"web-0": "20Gi", "web-1": "1Gi"} {
+		s.measure(name, "500m", 0)
+		s.metrics[len(s.metrics)-1].Containers[0].Usage["memory"] = resource.MustParse(bytes)
+	}
+	require.NoError(t, s.pass(t))
+	cpu, memory, _ := s.offered(t)
+	assert.EqualValues(t, 5500, cpu, "9.5 - 2 - 1 - 1")
+	assert.EqualValues(t, 35, memory, "64 - 20 - 4 - 4, a hundredth is rounded off")
+	s.metrics = nil
+	s.measure("web-0", "500m", 10*time.Minute)
+	s.metrics[0].Containers[0].Usage["memory"] = resource.MustParse("20Gi")
+	s.measure("web-1", "500m", 0)
+	require.NoError(t, s.pass(t))
+	_, memory, _ = s.offered(t)
+	assert.EqualValues(t, 51, memory, "an old sample")
 }
 
 func TestObservePublishesNothing(t *testing.T) {

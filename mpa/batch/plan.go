@@ -41,7 +41,7 @@ type Seen struct {
 	Used      float64   // cores, by online pods
 	UsedAt    time.Time // of that; zero = unknown
 	Expected  func(at float64) float64
-	Requested int64 // memory of online pods, in bytes
+	Requested int64 // memory of online pods in bytes, the larger of their requests and their use
 	Held      []Held
 }
 

@@ -1,6 +1,10 @@
 package podspec
 
-import v1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // Extended resources of batch pods, which have the cpu and memory that online pods leave (docs/batch.md).
 const (
@@ -8,15 +12,19 @@ const (
 	BatchMemory = "sigma-scheduler.io/batch-memory" // bytes
 )
 
-// Batch reports whether a pod requests cpu that online pods leave.
+// Batch reports whether a pod requests cpu that online pods leave, and neither cpu nor memory of its own.
 func Batch(pod *v1.Pod) bool {
-	of := func(list []v1.Container) bool {
+	lists := []v1.ResourceList{}
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
-			if q, ok := list[i].Resources.Requests[BatchCPU]; ok && q.Sign() > 0 {
-				return true
-			}
+			lists = append(lists, list[i].Resources.Requests)
 		}
-		return false
 	}
-	return of(pod.Spec.Containers) || of(pod.Spec.InitContainers)
+	if pod.Spec.Resources != nil {
+		lists = append(lists, pod.Spec.Resources.Requests)
+	}
+	has := func(name v1.ResourceName) bool {
+		return slices.ContainsFunc(lists, func(l v1.ResourceList) bool { q := l[name]; return q.Sign() > 0 })
+	}
+	return has(BatchCPU) && !has(v1.ResourceCPU) && !has(v1.ResourceMemory)
 }

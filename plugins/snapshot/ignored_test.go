@@ -97,7 +97,7 @@ func TestNodesThatAreNoMachines(t *testing.T) {
 	// Batch pods are no demand of a cluster, nor is the cpu that they have its capacity.
 	lending := node("n1", func(n *v1.Node) { n.Status.Allocatable[podspec.BatchCPU] = resource.MustParse("2500") })
 	lent := picture([]*v1.Node{lending}, pod("web", "web-1", "n1", "1"), pod("work", "work-1", "n1", "2m", func(p *v1.Pod) {
-		p.Spec.Containers[0].Resources.Requests[podspec.BatchCPU] = resource.MustParse("1500")
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{podspec.BatchCPU: resource.MustParse("1500")}
 	}))
 	lent.leaveOut()
 	require.Equal(t, []string{"1 pod with the cpu that others leave: left out (docs/batch.md)"}, lent.Notes)
