@@ -50,6 +50,15 @@ func convert(raw []byte) ([]byte, error) {
 	if err := utiljson.Unmarshal(raw, &pod); err != nil {
 		return nil, err
 	}
+	for _, part := range []string{"requests", "limits"} {
+		list, _, err := unstructured.NestedMap(pod, "spec", "resources", part)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) > 0 {
+			return nil, fmt.Errorf("spec.resources.%s: a batch pod has none", part)
+		}
+	}
 	converted := false
 	for _, field := range []string{"initContainers", "containers"} {
 		list, _, err := unstructured.NestedSlice(pod, "spec", field)
@@ -136,6 +145,9 @@ func convertContainer(c map[string]any) (cpu bool, err error) {
 			}
 		}
 		cpu = cpu || r.own == CPU && amount > 0
+		if r.own == Memory && cpu && amount <= 0 {
+			return false, errors.New("it requests cpu without memory, so that it would not leave, however much it uses")
+		}
 	}
 	for part, list := range lists {
 		if err := unstructured.SetNestedMap(c, list, "resources", part); err != nil {

@@ -42,9 +42,9 @@ func TestConvert(t *testing.T) {
 			`{"nvidia.com/gpu":"1","sigma-scheduler.io/batch-cpu":"1000","sigma-scheduler.io/batch-memory":"2147483648"}`,
 		},
 		"limits alone": {
-			`{"limits":{"cpu":"500m"}}`,
-			`{"sigma-scheduler.io/batch-cpu":"500"}`,
-			`{"sigma-scheduler.io/batch-cpu":"500"}`,
+			`{"limits":{"cpu":"500m","memory":"1Gi"}}`,
+			`{"sigma-scheduler.io/batch-cpu":"500","sigma-scheduler.io/batch-memory":"1073741824"}`,
+			`{"sigma-scheduler.io/batch-cpu":"500","sigma-scheduler.io/batch-memory":"1073741824"}`,
 		},
 		"Koordinator's names": {
 			`{"requests":{"kubernetes.io/batch-cpu":"2k","kubernetes.io/batch-memory":"1Gi"},"limits":{"kubernetes.io/batch-cpu":"2k","kubernetes.io/batch-memory":"1Gi"}}`,
@@ -77,7 +77,7 @@ func texts(list v1.ResourceList) map[string]int64 {
 }
 
 func TestConvertAllContainers(t *testing.T) {
-	pod, err := converted(t, `{"initContainers":[{"name":"i","resources":{"requests":{"cpu":"100m"}}}],"containers":[{"name":"c"},{"name":"d","resources":{"requests":{"cpu":"1"}}}]}`)
+	pod, err := converted(t, `{"initContainers":[{"name":"i","resources":{"requests":{"cpu":"100m","memory":"1Mi"}}}],"containers":[{"name":"c"},{"name":"d","resources":{"requests":{"cpu":"1"},"limits":{"memory":"1Gi"}}}]}`)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100, pod.Spec.InitContainers[0].Resources.Requests.Name(CPU, "").Value())
 	assert.Empty(t, pod.Spec.Containers[0].Resources.Requests)
@@ -86,13 +86,24 @@ func TestConvertAllContainers(t *testing.T) {
 
 // A pod that cannot be converted starts as it is, with the reason.
 func TestConvertNeverRefuses(t *testing.T) {
-	for _, raw := range []string{
-		`{"spec":{"containers":[{"name":"c"}]}}`, `{"spec":{"containers":[1]}}`, `{"spec":{"containers":{}}}`, `{`,
-		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"x"}}}]}}`, `{"spec":{"containers":[{"name":"c","resources":1}]}}`,
+	const good = `{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}`
+	for raw, why := range map[string]string{
+		`{"spec":{"containers":[{"name":"c"}]}}`: "no container requests cpu",
+		`{"spec":{"containers":[1]}}`:            "want objects",
+		`{"spec":{"containers":{}}}`:             "spec.containers",
+		`{`:                                      "JSON",
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"x"}}}]}}`:                                                          "spec.containers: c: cpu",
+		`{"spec":{"containers":[{"name":"c","resources":1}]}}`:                                                                                 "spec.containers: c",
+		`{"spec":{"resources":{"requests":{"cpu":"1"}},"containers":[` + good + `]}}`:                                                          "spec.resources",
+		`{"spec":{"resources":{"limits":{"memory":"1Gi"}},"containers":[` + good + `]}}`:                                                       "spec.resources",
+		`{"spec":{"resources":1,"containers":[` + good + `]}}`:                                                                                 "spec.resources",
+		`{"spec":{"containers":[` + good + `,{"name":"d","resources":{"requests":{"cpu":"1"}}}]}}`:                                             "spec.containers: d: it requests cpu without memory",
+		`{"spec":{"containers":[` + good + `],"initContainers":[{"name":"d","resources":{"requests":{"sigma-scheduler.io/batch-cpu":"1"}}}]}}`: "spec.initContainers: d: it requests cpu without memory",
 	} {
 		answer := Convert(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Object: runtime.RawExtension{Raw: []byte(raw)}}})
 		assert.True(t, answer.Allowed, raw)
 		assert.Empty(t, answer.Patches, raw)
-		assert.NotEmpty(t, answer.Warnings, raw)
+		require.Len(t, answer.Warnings, 1, raw)
+		assert.Contains(t, answer.Warnings[0], why, raw)
 	}
 }
