@@ -225,6 +225,10 @@ egress-records: ## what counting egress is worth on 20 generated clusters: write
 mpa-limit-faults: ## faults while a limit is learned and applied, ROUNDS=20 of each: writes docs/results/mpa-limit-faults.md (10 CPU-minutes)
 	@hack/mpa-limit-faults.sh
 
+.PHONY: usage-faults
+usage-faults: ## faults of sizes by use, of relief and of batch work, ROUNDS=20 of each: writes docs/results/usage-faults.md (6 CPU-minutes)
+	@hack/usage-faults.sh
+
 .PHONY: mpa-knative-faults
 mpa-knative-faults: ## faults while a Knative Service gets what was learned, ROUNDS=20 of each: writes docs/results/mpa-knative-faults.md (5 CPU-minutes)
 	@hack/mpa-knative-faults.sh

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -286,7 +288,13 @@ func TestReliefFaults(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
 			total := 0
-			for round := range 20 {
+			rounds := 6
+			if text := os.Getenv("SIGMA_ROUNDS"); text != "" {
+				var err error
+				rounds, err = strconv.Atoi(text)
+				require.NoError(t, err)
+			}
+			for round := range rounds {
 				inCluster(t, func(c *cluster) {
 					rng := rand.New(rand.NewPCG(7, uint64(round)))
 					cores := map[string]float64{}
@@ -326,7 +334,7 @@ func TestReliefFaults(t *testing.T) {
 				})
 			}
 			require.Equal(t, fault.moves, total > 0)
-			t.Logf("%d moves in 20 rounds", total)
+			t.Logf("| %s | %d | %d moves |", fault.name, rounds, total)
 		})
 	}
 }
