@@ -404,12 +404,19 @@ func refused(s *v1alpha1.MultidimPodAutoscalerStatus) bool {
 }
 
 // wantedOf returns the requests for new pods: those of the recommendation, or, if the updater
-// will not carry them out, the last that it carried out.
+// will not carry them out, the last that it carried out. Sizes by use wait for the updater, which converts the targets of a
+// HorizontalPodAutoscaler first.
 func wantedOf(o *v1alpha1.MultidimPodAutoscaler) v1alpha1.Sizes {
 	r, a := o.Status.Recommendation, o.Status.Actuation
 	if a != nil && a.ID == r.ID && r.Change == v1alpha1.ChangeRequests &&
 		(a.Outcome == v1alpha1.OutcomeRefused || a.Outcome == v1alpha1.OutcomeExpired && o.Spec.Mode != v1alpha1.ModeInitial) {
 		if a.Sizes == nil || a.Sizes.ID == r.ID {
+			return v1alpha1.Sizes{}
+		}
+		return *a.Sizes
+	}
+	if o.ByUse() && (a == nil || a.ID < r.ID) {
+		if a == nil || a.Sizes == nil {
 			return v1alpha1.Sizes{}
 		}
 		return *a.Sizes

@@ -372,3 +372,16 @@ func lowest(r v1.ResourceName, ranges []v1.LimitRange) int64 {
 	}
 	return most
 }
+
+// Sizes by use are for new pods once the updater has begun with them: it converts targets of HorizontalPodAutoscalers first.
+func TestWantedByUse(t *testing.T) {
+	o := &v1alpha1.MultidimPodAutoscaler{}
+	o.Status.Recommendation = &v1alpha1.Recommendation{ID: 2, Change: v1alpha1.ChangeRequests, Containers: []v1alpha1.ContainerRequests{{Name: "main"}}}
+	require.EqualValues(t, 2, wantedOf(o).ID)
+	o.Spec.Recommender.Algorithm = v1alpha1.AlgorithmUsage
+	require.Empty(t, wantedOf(o).Containers)
+	o.Status.Actuation = &v1alpha1.Actuation{ID: 1, Outcome: v1alpha1.OutcomeApplied, Sizes: &v1alpha1.Sizes{ID: 1, Containers: o.Status.Recommendation.Containers}}
+	require.EqualValues(t, 1, wantedOf(o).ID)
+	o.Status.Actuation.ID = 2
+	require.EqualValues(t, 2, wantedOf(o).ID)
+}

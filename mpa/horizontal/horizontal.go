@@ -13,6 +13,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 const (
@@ -118,11 +119,55 @@ func Owner(h *autoscalingv2.HorizontalPodAutoscaler) string {
 		}
 	}
 	for _, m := range h.ManagedFields {
-		if m.FieldsV1 != nil && m.Manager != Manager && !strings.HasPrefix(m.Manager, "kubectl") && strings.Contains(string(m.FieldsV1.Raw), `"f:metrics"`) && m.Subresource == "" {
+		if m.FieldsV1 != nil && m.Manager != Manager && !strings.HasPrefix(m.Manager, "kubectl") && m.Subresource == "" &&
+			(strings.Contains(string(m.FieldsV1.Raw), `"f:metrics"`) || strings.Contains(string(m.FieldsV1.Raw), `"f:targetCPUUtilizationPercentage"`)) {
 			return m.Manager
 		}
 	}
 	return ""
+}
+
+// Renew sets converted amounts anew after the requests of the template have changed, and reports whether h changed.
+func Renew(h *autoscalingv2.HorizontalPodAutoscaler, pod *corev1.PodSpec) (bool, error) {
+	list, ok := recorded(h)
+	if !ok || edited(h) {
+		return false, nil
+	}
+	changed := false
+	for i := range list {
+		c := &list[i]
+		value, err := c.amount(pod)
+		if err != nil {
+			return false, fmt.Errorf("HorizontalPodAutoscaler %s: %w", h.Name, err)
+		}
+		if value.Cmp(c.Value) == 0 {
+			continue
+		}
+		c.find(h).AverageValue, c.Value, changed = new(value), value, true
+	}
+	if !changed {
+		return false, nil
+	}
+	return true, record(h, list)
+}
+
+// record notes converted targets.
+func record(h *autoscalingv2.HorizontalPodAutoscaler, list []converted) error {
+	text, err := json.Marshal(list)
+	if err == nil {
+		metav1.SetMetaDataAnnotation(&h.ObjectMeta, Annotation, string(text))
+	}
+	return err
+}
+
+// amount is the product of the percentage and a pod's request.
+func (c *converted) amount(pod *corev1.PodSpec) (resource.Quantity, error) {
+	request, err := requested(pod, *c)
+	if err != nil {
+		return request, err
+	}
+	n, percent := podspec.Milli(&request), int64(c.Percent)
+	return *resource.NewMilliQuantity(n/100*percent+n%100*percent/100, request.Format), nil
 }
 
 // Convert replaces the targets of h that are a share of requests by the same amounts for a pod of a template: the product
@@ -136,24 +181,18 @@ func Convert(h *autoscalingv2.HorizontalPodAutoscaler, pod *corev1.PodSpec) (boo
 		if !isShare(t) {
 			continue
 		}
-		request, err := requested(pod, of)
-		if err != nil {
+		of.Percent = *t.AverageUtilization
+		var err error
+		if of.Value, err = of.amount(pod); err != nil {
 			return false, fmt.Errorf("HorizontalPodAutoscaler %s: %w", h.Name, err)
 		}
-		of.Percent = *t.AverageUtilization
-		of.Value = *resource.NewMilliQuantity(request.MilliValue()/100*int64(of.Percent)+request.MilliValue()%100*int64(of.Percent)/100, request.Format)
 		list = append(list, of)
 		*t = autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: new(of.Value)}
 	}
 	if len(list) == was {
 		return false, nil
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return false, err
-	}
-	metav1.SetMetaDataAnnotation(&h.ObjectMeta, Annotation, string(text))
-	return true, nil
+	return true, record(h, list)
 }
 
 // requested is the request of a pod, or of one of its containers, for a resource.
@@ -163,8 +202,8 @@ func requested(pod *corev1.PodSpec, of converted) (sum resource.Quantity, err er
 		if of.Container != "" && c.Name != of.Container {
 			continue
 		}
-		q, ok := c.Resources.Requests[of.Resource]
-		if !ok {
+		q := target.Request(c, of.Resource)
+		if q.IsZero() {
 			return sum, fmt.Errorf("container %s of the template requests no %s, of which the target is a share", c.Name, of.Resource)
 		}
 		if !found {

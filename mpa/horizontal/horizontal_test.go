@@ -55,6 +55,27 @@ func TestConvert(t *testing.T) {
 	require.False(t, horizontal.Restore(h))
 }
 
+// After an edit of the template the amounts are of its new requests.
+func TestRenew(t *testing.T) {
+	h, spec := hpa(share("cpu", 60)), pod()
+	changed, err := horizontal.Renew(h, spec)
+	require.NoError(t, err)
+	require.False(t, changed)
+	_, err = horizontal.Convert(h, spec)
+	require.NoError(t, err)
+	changed, err = horizontal.Renew(h, spec)
+	require.NoError(t, err)
+	require.False(t, changed)
+	spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("400m")
+	changed, err = horizontal.Renew(h, spec)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, "300m", h.Spec.Metrics[0].Resource.Target.AverageValue.String())
+	require.Empty(t, horizontal.Apart(h))
+	require.True(t, horizontal.Restore(h))
+	require.Equal(t, share("cpu", 60), h.Spec.Metrics[0])
+}
+
 func TestConvertWithoutRequest(t *testing.T) {
 	h, spec := hpa(share("cpu", 60)), pod()
 	delete(spec.Containers[1].Resources.Requests, "cpu")

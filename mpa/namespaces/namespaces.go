@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,12 +94,12 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.List(ctx, objects, client.InNamespace(ns.Name), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, err
 	}
-	foreign := map[v1alpha1.TargetReference]bool{}
+	foreign, taken := map[v1alpha1.TargetReference]bool{}, map[string]bool{}
 	for i := range objects.Items {
 		if o := &objects.Items[i]; o.Labels[Label] != "" {
 			own[o.Name] = o
 		} else {
-			foreign[o.Spec.ScaleTargetRef] = true
+			foreign[o.Spec.ScaleTargetRef], taken[o.Name] = true, true
 		}
 	}
 	if mode == "" && len(own) == 0 {
@@ -109,22 +110,22 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	var result ctrl.Result
+	var failed error // of one workload: the others are served
 	for _, w := range workloads {
 		name, o := nameOf(w), own[nameOf(w)]
 		acts := mode
-		if foreign[refOf(w)] || w.Object.GetAnnotations()[Label] == Off || len(containersOf(w)) == 0 {
+		if foreign[refOf(w)] || taken[name] || w.Object.GetAnnotations()[Label] == Off || len(containersOf(w)) == 0 {
 			acts = ""
 		}
 		if acts == "" && o == nil {
 			continue
 		}
-		back := acts != v1alpha1.ModeInPlace && o != nil
-		if back {
-			if back, err = r.differs(ctx, w); err != nil {
-				return ctrl.Result{}, err
-			}
+		back, err := false, error(nil)
+		if acts != v1alpha1.ModeInPlace && o != nil && o.Spec.Mode != v1alpha1.ModeOff { // it has acted
+			back, err = r.differs(ctx, w)
 		}
 		switch {
+		case err != nil:
 		case back:
 			result.RequeueAfter = soon
 			err = r.apply(ctx, ns, name, w, o, v1alpha1.AlgorithmTemplate, v1alpha1.ModeInPlaceOrRecreate)
@@ -134,10 +135,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			err = r.apply(ctx, ns, name, w, o, v1alpha1.AlgorithmUsage, acts)
 		}
 		if err != nil {
-			return ctrl.Result{}, err
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	return result, nil
+	return result, failed
 }
 
 // workloads returns a namespace's Deployments and StatefulSets.
@@ -149,9 +150,7 @@ func (r *reconciler) workloads(ctx context.Context, namespace string) (list []*t
 		}
 	}
 	add := func(o client.Object, template *corev1.PodTemplateSpec, selector *metav1.LabelSelector) {
-		s, invalid := metav1.LabelSelectorAsSelector(selector)
-		err = cmp.Or(err, invalid)
-		if o.GetDeletionTimestamp() == nil {
+		if s, invalid := metav1.LabelSelectorAsSelector(selector); invalid == nil && o.GetDeletionTimestamp() == nil {
 			list = append(list, &target.Workload{Object: o, Template: template, Selector: s})
 		}
 	}
@@ -161,7 +160,7 @@ func (r *reconciler) workloads(ctx context.Context, namespace string) (list []*t
 	for i := range sets.Items {
 		add(&sets.Items[i], &sets.Items[i].Spec.Template, sets.Items[i].Spec.Selector)
 	}
-	return list, err
+	return list, nil
 }
 
 func refOf(w *target.Workload) v1alpha1.TargetReference {

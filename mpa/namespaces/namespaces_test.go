@@ -159,6 +159,32 @@ func TestLabel(t *testing.T) {
 	require.Equal(t, map[string]string{"mine": "vpa Off"}, w.objects())
 }
 
+// Observe leaves pods alone that differ from their template for other reasons, such as a rollout.
+func TestObserveLeavesPodsAlone(t *testing.T) {
+	db := set("db")
+	w := newWorld(t, shop(), db, podOf(db, "3"))
+	w.label("Observe")
+	for range 3 {
+		require.Zero(t, w.reconcile().RequeueAfter)
+		require.Equal(t, map[string]string{"statefulset-db": "usage Off"}, w.objects())
+	}
+	w.label("")
+	w.reconcile()
+	require.Empty(t, w.objects())
+}
+
+// A user's object with the name of one that would be made keeps the others from nothing.
+func TestTakenName(t *testing.T) {
+	theirs := &v1alpha1.MultidimPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment-a"},
+		Spec:       v1alpha1.MultidimPodAutoscalerSpec{ScaleTargetRef: v1alpha1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"}, Mode: v1alpha1.ModeOff, Recommender: v1alpha1.Recommender{Algorithm: "vpa"}},
+	}
+	w := newWorld(t, shop(), theirs, deployment("a"), deployment("b"))
+	w.label("Apply")
+	w.reconcile()
+	require.Equal(t, map[string]string{"deployment-a": "vpa Off", "deployment-b": "usage InPlace"}, w.objects())
+}
+
 // An object waits for the targets of its HorizontalPodAutoscaler.
 func TestLabelWaitsForTargets(t *testing.T) {
 	h := &autoscalingv2.HorizontalPodAutoscaler{

@@ -53,7 +53,11 @@ func (r *reconciler) observeUse(ctx context.Context, o *v1alpha1.MultidimPodAuto
 		return nil, err
 	}
 	for i := range list {
-		if why := horizontal.Apart(&list[i]); why != "" && o.Spec.Recommender.Algorithm == v1alpha1.AlgorithmUsage {
+		why := horizontal.Apart(&list[i])
+		if _, err := horizontal.Convert(list[i].DeepCopy(), &w.Template.Spec); why == "" && err != nil {
+			why = err.Error()
+		}
+		if why != "" && o.Spec.Recommender.Algorithm == v1alpha1.AlgorithmUsage {
 			ob.Use.Fixed = why
 			return nil, nil
 		}

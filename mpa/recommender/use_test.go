@@ -302,10 +302,13 @@ func TestUseFaults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			rounds := 20
-			if testing.Short() {
-				rounds = 3
+			rounds := 1
+			if text := os.Getenv("SIGMA_ROUNDS"); text != "" {
+				var err error
+				rounds, err = strconv.Atoi(text)
+				require.NoError(t, err)
 			}
+			defer func() { t.Logf("| %s | %d | |", c.name, rounds) }()
 			for round := range rounds {
 				r := rand.New(rand.NewPCG(uint64(round), 1))
 				w := newUsed(t)

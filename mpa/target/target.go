@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -215,14 +216,33 @@ func SameRequests(pod, template *corev1.PodSpec) bool {
 	have := Containers(pod)
 	for _, c := range Containers(template) {
 		i := slices.IndexFunc(have, func(o *corev1.Container) bool { return o.Name == c.Name })
-		for name, q := range c.Resources.Requests {
-			if name != corev1.ResourceCPU && name != corev1.ResourceMemory || q.IsZero() {
-				continue
-			}
-			if i < 0 || podspec.Milli(new(have[i].Resources.Requests[name])) != podspec.Milli(&q) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if q := Request(c, name); !q.IsZero() && (i < 0 || podspec.Milli(new(have[i].Resources.Requests[name])) != podspec.Milli(&q)) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// Request returns the request of a container of a template, as the API server sets it in pods: without one, the limit.
+func Request(c *corev1.Container, name corev1.ResourceName) resource.Quantity {
+	if q, ok := c.Resources.Requests[name]; ok {
+		return q
+	}
+	return c.Resources.Limits[name]
+}
+
+// WithInjected returns a template's pod with the containers that only a live pod has, such as injected sidecars.
+func WithInjected(template *corev1.PodSpec, pods []corev1.Pod) *corev1.PodSpec {
+	if len(pods) == 0 {
+		return template
+	}
+	whole, own := template.DeepCopy(), Containers(template)
+	for _, c := range Containers(&pods[len(pods)-1].Spec) {
+		if !slices.ContainsFunc(own, func(o *corev1.Container) bool { return o.Name == c.Name }) {
+			whole.Containers = append(whole.Containers, *c)
+		}
+	}
+	return whole
 }

@@ -8,6 +8,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
@@ -32,19 +33,29 @@ func (u *updater) convert(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler
 	if err != nil {
 		return block{}, err
 	}
-	if len(list) == 0 || m.Status.Recommendation == nil || asTemplate(m.Status.Recommendation.Containers, &w.Template.Spec) {
+	if len(list) == 0 || !m.ByUse() || m.Status.Recommendation == nil {
 		return block{}, nil
 	}
+	pods, err := w.pods(ctx, u.client)
+	if err != nil {
+		return block{}, err
+	}
+	pod, back := target.WithInjected(&w.Template.Spec, pods), asTemplate(m.Status.Recommendation.Containers, &w.Template.Spec)
 	for i := range list {
-		if why := horizontal.Apart(&list[i]); why != "" {
-			return block{"HorizontalPodAutoscaler", why}, nil
-		}
 		h := list[i].DeepCopy()
-		changed, err := horizontal.Convert(h, &w.Template.Spec)
-		if err != nil {
+		changed, err := horizontal.Renew(h, pod)
+		if err == nil && !back {
+			if why := horizontal.Apart(h); why != "" {
+				return block{"HorizontalPodAutoscaler", why}, nil
+			}
+			more := false
+			more, err = horizontal.Convert(h, pod)
+			changed = changed || more
+		}
+		if err != nil && !back {
 			return block{"HorizontalPodAutoscaler", err.Error()}, nil
 		}
-		if !changed {
+		if !changed || err != nil {
 			continue
 		}
 		switch err := u.client.Update(ctx, h, client.FieldOwner(horizontal.Manager)); {
@@ -96,7 +107,9 @@ func asTemplate(recommended []v1alpha1.ContainerRequests, template *corev1.PodSp
 	all := target.Containers(template)
 	return !slices.ContainsFunc(recommended, func(r v1alpha1.ContainerRequests) bool {
 		i := slices.IndexFunc(all, func(c *corev1.Container) bool { return c.Name == r.Name })
-		return i < 0 || r.CPU != nil && podspec.Milli(r.CPU) != podspec.Milli(all[i].Resources.Requests.Cpu()) ||
-			r.Memory != nil && podspec.Value(r.Memory) != podspec.Value(all[i].Resources.Requests.Memory())
+		same := func(q *resource.Quantity, name corev1.ResourceName) bool {
+			return q == nil || podspec.Milli(q) == podspec.Milli(new(target.Request(all[i], name)))
+		}
+		return i < 0 || !same(r.CPU, corev1.ResourceCPU) || !same(r.Memory, corev1.ResourceMemory)
 	})
 }

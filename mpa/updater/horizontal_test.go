@@ -97,6 +97,24 @@ func TestHorizontalBesideUsage(t *testing.T) {
 	require.Empty(t, w.hpa().Annotations)
 }
 
+// The amount follows an edit of the template at once, and counts injected containers.
+func TestHorizontalFollowsTheTemplate(t *testing.T) {
+	w := usageBeside(t, nil)
+	for _, p := range w.pods() {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "injected", Resources: corev1.ResourceRequirements{Requests: amounts("100m", "64Mi")}})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "injected", Resources: &corev1.ResourceRequirements{Requests: amounts("100m", "64Mi")}})
+		require.NoError(t, w.api.Update(t.Context(), &p))
+	}
+	w.recommend(1, 0, "250m")
+	w.settle()
+	require.Equal(t, "360m", w.hpa().Spec.Metrics[0].Resource.Target.AverageValue.String())
+	d := deployment(2)
+	d.Spec.Template.Spec.Containers[0].Resources.Requests = amounts("200m", "512Mi")
+	require.NoError(t, w.api.Update(t.Context(), d))
+	w.settle()
+	require.Equal(t, "180m", w.hpa().Spec.Metrics[0].Resource.Target.AverageValue.String())
+}
+
 // Off gives the targets back when the last pod has the template's requests, not before.
 func TestHorizontalRestoredInOff(t *testing.T) {
 	w := usageBeside(t, nil)
