@@ -156,6 +156,7 @@ func (c *controller) look(ctx context.Context) error {
 	if err := errors.Join(c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy), c.client.List(ctx, &pods, client.UnsafeDisableDeepCopy)); err != nil {
 		return err
 	}
+	now := c.clock.Now() // of all samples, however long the look takes
 	used, failed := c.used(ctx)
 	on := map[string][]*v1.Pod{}
 	for i := range pods.Items {
@@ -163,13 +164,12 @@ func (c *controller) look(ctx context.Context) error {
 			on[p.Spec.NodeName] = append(on[p.Spec.NodeName], p)
 		}
 	}
-	gauges.Reset()
 	lacking, there := 0, map[string]bool{}
 	errs := []error{failed}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		there[n.Name] = true
-		d, err := c.decide(ctx, n, on[n.Name], used)
+		d, err := c.decide(ctx, n, on[n.Name], used, now)
 		if d.Why != "" && d.CPU == 0 && len(d.Evict) == 0 {
 			lacking++
 		}
@@ -178,6 +178,7 @@ func (c *controller) look(ctx context.Context) error {
 	for name := range c.nodes {
 		if !there[name] {
 			delete(c.nodes, name)
+			gauges.DeletePartialMatch(prometheus.Labels{"node": name})
 		}
 	}
 	unknown.Set(float64(lacking))
@@ -185,8 +186,8 @@ func (c *controller) look(ctx context.Context) error {
 }
 
 // decide carries out the decision about one node.
-func (c *controller) decide(ctx context.Context, n *v1.Node, pods []*v1.Pod, used map[types.NamespacedName]sample) (Decision, error) {
-	state, now := c.nodes[n.Name], c.clock.Now()
+func (c *controller) decide(ctx context.Context, n *v1.Node, pods []*v1.Pod, used map[types.NamespacedName]sample, now time.Time) (Decision, error) {
+	state := c.nodes[n.Name]
 	if state == nil {
 		state = &Node{}
 		if q, ok := n.Status.Allocatable[CPU]; ok && c.Mode == Apply {

@@ -1,11 +1,13 @@
 package batch
 
 import (
+	"context"
 	"errors"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/sigma-scheduler/sigma/internal/usage"
 	"github.com/sigma-scheduler/sigma/internal/usage/prometheus/prometheustest"
@@ -124,6 +127,42 @@ func TestPublishes(t *testing.T) {
 	require.Error(t, s.pass(t))
 	_, _, ok = s.offered(t)
 	assert.False(t, ok, "the way back")
+}
+
+// A look may take long: it is of the time of its samples, and a scrape in the middle has all nodes.
+func TestLongLook(t *testing.T) {
+	s := newSite(t, Apply, podOn("web-0", "2", nil))
+	series, cluster := 0, s.client
+	s.client = interceptor.NewClient(cluster.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+			err := c.List(ctx, list, o...)
+			if nodes, ok := list.(*v1.NodeList); ok {
+				first := nodes.Items[0].DeepCopy()
+				first.Name = "0"
+				nodes.Items = append([]v1.Node{*first}, nodes.Items...)
+			}
+			return err
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, n client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			if n.GetName() == "0" {
+				series = testutil.CollectAndCount(gauges)
+				s.clock.SetTime(s.clock.Now().Add(time.Hour))
+			}
+			return nil
+		},
+	})
+	for range 2 {
+		s.metrics = nil
+		s.measure("web-0", "500m", 0)
+		begun := s.clock.Now()
+		require.NoError(t, s.look(t.Context()))
+		require.Equal(t, begun.Add(time.Hour), s.clock.Now())
+		require.Equal(t, begun, s.nodes["a"].last)
+	}
+	require.Equal(t, 8, series)
+	s.client = cluster
+	require.NoError(t, s.look(t.Context()))
+	require.Equal(t, 4, testutil.CollectAndCount(gauges), "a node is gone")
 }
 
 // Online pods hold the larger of the memory that they request and use. With requests of their own they are online pods.
