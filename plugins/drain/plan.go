@@ -15,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/defrag"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -108,6 +109,7 @@ func (s *parsedSpec) due(status *v1alpha1.RebalanceStatus, generation int64, fai
 // than may be evicted within an hour.
 func (s *parsedSpec) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *defrag.Result, err error) {
 	s.narrow(p)
+	stays = withBatch(p.AllPods, stays)
 	r := snapshot.NewRecorder(o.AppLabel, now)
 	r.Scheduler, r.Prices = o.Profile, o.Prices
 	r.Stays, r.MaxGrace = stays, o.MaxGrace
@@ -142,6 +144,26 @@ func (s *parsedSpec) plan(ctx context.Context, p *snapshot.Picture, o *Options, 
 		plan.Empties = append(plan.Empties, v1alpha1.EmptiedNode{Node: e.Machine, Moves: int32(e.Moves)})
 	}
 	return plan, found, nil
+}
+
+// withBatch adds the pods on nodes with batch pods to those that must not move: a drain does not evict batch pods, so
+// that it could not empty their node.
+func withBatch(pods []*v1.Pod, stays func(*v1.Pod) string) func(*v1.Pod) string {
+	on := map[string]bool{}
+	for _, p := range pods {
+		if podspec.Batch(p) && !podspec.Ended(p) {
+			on[p.Spec.NodeName] = true
+		}
+	}
+	return func(p *v1.Pod) string {
+		if on[p.Spec.NodeName] {
+			return "a batch pod is on its node"
+		}
+		if stays == nil {
+			return ""
+		}
+		return stays(p)
+	}
 }
 
 // narrow keeps the selected nodes, their pods, and the waiting pods. In mode Auto, nodes that take no pods

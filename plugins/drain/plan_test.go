@@ -15,6 +15,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/defrag"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
@@ -137,6 +138,25 @@ func TestPlanObeysTheSpec(t *testing.T) {
 	still, reason = planOf(t, spec, site())
 	require.Zero(t, still.Moves)
 	require.Equal(t, "no moves: the budget is 0", reason)
+}
+
+// A drain does not evict batch pods, so that a node with some cannot be emptied.
+func TestPlanKeepsNodesWithBatchPods(t *testing.T) {
+	plan, _ := planOf(t, defaults(), site())
+	require.NotEmpty(t, plan.Empties)
+	node := plan.Empties[0].Node
+	p := site()
+	batch := pod("work", 0, 0, "1")
+	batch.Spec.NodeName = node
+	batch.Spec.Containers[0].Resources.Requests = v1.ResourceList{podspec.BatchCPU: apiresource.MustParse("1000")}
+	p.KeepWhole() // as a snapshot leaves batch pods out
+	p.AllPods = append(p.AllPods, batch)
+	with, _ := planOf(t, defaults(), p)
+	require.NotEmpty(t, with.Empties)
+	for _, e := range with.Empties {
+		require.NotEqual(t, node, e.Node)
+	}
+	require.Greater(t, with.Fixed, plan.Fixed)
 }
 
 // Sigma can only land what it places: in any mode, pods of other schedulers stay.
