@@ -180,13 +180,13 @@ func (f *filler) sums(m *meter, r *Replayer, midnight, from float64, size int) (
 	}
 	usage.Expected(from, func(at float64) float64 {
 		of := f.Expected(midnight, at)
-		sum := append(f.slots[hours][:0], make([]float64, size)...)
+		f.slots[hours] = append(f.slots[hours][:0], make([]float64, size)...)
+		sum := f.slots[hours]
 		for _, item := range m.living {
 			if on := r.where[item]; on >= 0 {
 				sum[on] += of(m.app[item])
 			}
 		}
-		f.slots[hours] = sum
 		hours++
 		return 0
 	})

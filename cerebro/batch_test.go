@@ -130,7 +130,7 @@ func TestBatchSettings(t *testing.T) {
 	assert.Equal(t, cerebro.Batch{Cores: .5, Mean: 1800, Memory: 2 << 30, Grace: 3600, Seed: 7}, *b)
 	for _, bad := range []string{"", "cores=0", "cores=x", "mean=0s", "mean=1", "grace=-1h", "seed=-1", "memory=-1Gi", "cpu=1", "cores=1,cores=1"} {
 		_, err := cerebro.ParseBatch(bad)
-		assert.Error(t, err, bad)
+		require.Error(t, err, bad)
 	}
 	tr, _ := one()
 	_, err = cerebro.NewReplayer(tr).Run(rule.BestFit{}, cerebro.Options{Batch: b})

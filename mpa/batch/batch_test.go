@@ -66,10 +66,10 @@ func newSite(t *testing.T, mode string, objects ...client.Object) *site {
 	return s
 }
 
-func (s *site) measure(pod, cpu string, age time.Duration) {
+func (s *site) measure(pod string, age time.Duration) {
 	s.metrics = append(s.metrics, v1beta1.PodMetrics{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: pod}, Timestamp: metav1.NewTime(s.clock.Now().Add(-age)),
-		Containers: []v1beta1.ContainerMetrics{{Name: "c", Usage: v1.ResourceList{"cpu": resource.MustParse(cpu)}}},
+		Containers: []v1beta1.ContainerMetrics{{Name: "c", Usage: v1.ResourceList{"cpu": resource.MustParse("500m")}}},
 	})
 }
 
@@ -97,7 +97,7 @@ func TestPublishes(t *testing.T) {
 		podOn("work", "2m", func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{CPU: resource.MustParse("1000")}
 		}))
-	s.measure("web-0", "500m", 0)
+	s.measure("web-0", 0)
 	require.NoError(t, s.pass(t))
 	cpu, memory, _ := s.offered(t)
 	assert.EqualValues(t, 6500, cpu, "their requests are expected, as there is no history")
@@ -111,7 +111,7 @@ func TestPublishes(t *testing.T) {
 
 	s.clock.SetTime(begin.Add(5 * day))
 	s.metrics = nil
-	s.measure("web-0", "500m", 0)
+	s.measure("web-0", 0)
 	require.NoError(t, s.pass(t))
 	cpu, _, _ = s.offered(t)
 	assert.EqualValues(t, 6500, cpu, "the forecast is outdated")
@@ -153,7 +153,7 @@ func TestLongLook(t *testing.T) {
 	})
 	for range 2 {
 		s.metrics = nil
-		s.measure("web-0", "500m", 0)
+		s.measure("web-0", 0)
 		begun := s.clock.Now()
 		require.NoError(t, s.look(t.Context()))
 		require.Equal(t, begun.Add(time.Hour), s.clock.Now())
@@ -170,7 +170,7 @@ func TestMemoryOfOnlinePods(t *testing.T) {
 	batch := func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[CPU] = resource.MustParse("1000") }
 	s := newSite(t, Apply, podOn("web-0", "2", nil), podOn("web-1", "1", nil), podOn("web-2", "1", batch))
 	for name, bytes := range map[string]string{"web-0": "20Gi", "web-1": "1Gi"} {
-		s.measure(name, "500m", 0)
+		s.measure(name, 0)
 		s.metrics[len(s.metrics)-1].Containers[0].Usage["memory"] = resource.MustParse(bytes)
 	}
 	require.NoError(t, s.pass(t))
@@ -178,9 +178,9 @@ func TestMemoryOfOnlinePods(t *testing.T) {
 	assert.EqualValues(t, 5500, cpu, "9.5 - 2 - 1 - 1")
 	assert.EqualValues(t, 35, memory, "64 - 20 - 4 - 4, a hundredth is rounded off")
 	s.metrics = nil
-	s.measure("web-0", "500m", 10*time.Minute)
+	s.measure("web-0", 10*time.Minute)
 	s.metrics[0].Containers[0].Usage["memory"] = resource.MustParse("20Gi")
-	s.measure("web-1", "500m", 0)
+	s.measure("web-1", 0)
 	require.NoError(t, s.pass(t))
 	_, memory, _ = s.offered(t)
 	assert.EqualValues(t, 51, memory, "an old sample")
@@ -188,7 +188,7 @@ func TestMemoryOfOnlinePods(t *testing.T) {
 
 func TestObservePublishesNothing(t *testing.T) {
 	s := newSite(t, Observe, podOn("web-0", "2", nil))
-	s.measure("web-0", "500m", 0)
+	s.measure("web-0", 0)
 	require.NoError(t, s.pass(t))
 	_, _, ok := s.offered(t)
 	assert.False(t, ok)
@@ -197,7 +197,7 @@ func TestObservePublishesNothing(t *testing.T) {
 // Old samples are those of a metrics API that stopped.
 func TestOldSamples(t *testing.T) {
 	s := newSite(t, Apply, podOn("web-0", "2", nil))
-	s.measure("web-0", "500m", 10*time.Minute)
+	s.measure("web-0", 10*time.Minute)
 	require.NoError(t, s.pass(t))
 	cpu, _, _ := s.offered(t)
 	assert.Zero(t, cpu)

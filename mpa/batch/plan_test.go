@@ -103,7 +103,7 @@ func TestPodsAboveTheOfferLeaveAfterTheGrace(t *testing.T) {
 	n := &Node{}
 	n.Resume(5, begin)
 	held := pods(5)
-	for m := 0; m < 240; m++ {
+	for m := range 240 {
 		require.Empty(t, n.Decide(settings, node(begin.Add(time.Duration(m)*time.Minute), 1, 6, held...)).Evict)
 	}
 	d := n.Decide(settings, node(begin.Add(4*time.Hour), 1, 6, held...))

@@ -87,8 +87,7 @@ func explain(ctx context.Context, err error) (reason, message string) {
 
 // ExplainHistory translates an error of reading a history, without the words of a server.
 func ExplainHistory(ctx context.Context, err error) string {
-	var answer *promv1.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*promv1.Error](err); ok {
 		for _, code := range []int{http.StatusUnauthorized, http.StatusForbidden} {
 			if strings.Contains(answer.Msg, fmt.Sprint(code)) {
 				_, message := (&refused{code: code}).explain()

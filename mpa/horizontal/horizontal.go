@@ -119,8 +119,10 @@ func Owner(h *autoscalingv2.HorizontalPodAutoscaler) string {
 		}
 	}
 	for _, m := range h.ManagedFields {
-		if m.FieldsV1 != nil && m.Manager != Manager && !strings.HasPrefix(m.Manager, "kubectl") && m.Subresource == "" &&
-			(strings.Contains(string(m.FieldsV1.Raw), `"f:metrics"`) || strings.Contains(string(m.FieldsV1.Raw), `"f:targetCPUUtilizationPercentage"`)) {
+		if m.FieldsV1 == nil || m.Manager == Manager || m.Subresource != "" || strings.HasPrefix(m.Manager, "kubectl") {
+			continue
+		}
+		if fields := m.FieldsV1.GetRawString(); strings.Contains(fields, `"f:metrics"`) || strings.Contains(fields, `"f:targetCPUUtilizationPercentage"`) {
 			return m.Manager
 		}
 	}

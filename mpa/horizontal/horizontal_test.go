@@ -89,7 +89,9 @@ func TestConvertWithoutRequest(t *testing.T) {
 func TestApart(t *testing.T) {
 	managed := func(manager, fields string) func(*autoscalingv2.HorizontalPodAutoscaler) {
 		return func(h *autoscalingv2.HorizontalPodAutoscaler) {
-			h.ManagedFields = append(h.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}})
+			of := &metav1.FieldsV1{}
+			of.SetRawString(fields)
+			h.ManagedFields = append(h.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: of})
 		}
 	}
 	for owner, set := range map[string]func(*autoscalingv2.HorizontalPodAutoscaler){

@@ -38,10 +38,13 @@ import (
 const (
 	// Label of a namespace: Observe makes objects in mode Off, Apply objects that act. As an annotation of a workload
 	// with the value Off it excludes the workload. Objects that were made have it, too.
-	Label   = v1alpha1.GroupName + "/usage"
+	Label = v1alpha1.GroupName + "/usage"
+	// Observe is a value of [Label].
 	Observe = "Observe"
-	Apply   = "Apply"
-	Off     = "Off"
+	// Apply is a value of [Label].
+	Apply = "Apply"
+	// Off is a value of [Label], as no label.
+	Off = "Off"
 	// Server is an annotation of a namespace: the Prometheus, by its name in the recommender's list. Without it, it is "default".
 	Server = v1alpha1.GroupName + "/prometheus"
 
@@ -71,12 +74,6 @@ type reconciler struct {
 	client.Client
 	own    string // the autoscaler's namespace
 	events record.EventRecorder
-}
-
-// A wanted is the object that a workload is to have; nil workload = none.
-type wanted struct {
-	workload *target.Workload
-	mode     v1alpha1.Mode
 }
 
 // Reconcile makes the objects of one namespace, changes them, or takes them away.

@@ -46,26 +46,26 @@ func (r *reconciler) observeUse(ctx context.Context, o *v1alpha1.MultidimPodAuto
 	if !o.ByUse() {
 		return nil, nil
 	}
-	var problem *collect.Problem
-	ob.Use, problem = r.history.Use(o, w)
+	var problems []collect.Problem
+	use, problem := r.history.Use(o, w)
+	if ob.Use = use; problem != nil {
+		problems = append(problems, *problem)
+	}
 	list, err := r.horizontals(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
 		why := horizontal.Apart(&list[i])
-		if _, err := horizontal.Convert(list[i].DeepCopy(), &w.Template.Spec); why == "" && err != nil {
-			why = err.Error()
+		if _, apart := horizontal.Convert(list[i].DeepCopy(), &w.Template.Spec); why == "" && apart != nil {
+			why = apart.Error()
 		}
 		if why != "" && o.Spec.Recommender.Algorithm == v1alpha1.AlgorithmUsage {
 			ob.Use.Fixed = why
 			return nil, nil
 		}
 	}
-	if problem != nil {
-		return []collect.Problem{*problem}, nil
-	}
-	return nil, nil
+	return problems, nil
 }
 
 // boundByUse leaves replicas alone where an object is sized by use, and the way back to the template

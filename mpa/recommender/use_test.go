@@ -114,10 +114,10 @@ func (w *usedWorld) live(minutes int) (o *v1alpha1.MultidimPodAutoscaler) {
 }
 
 // night lets time pass until half past the next midnight of UTC, and lives from then on.
-func (w *usedWorld) night() *v1alpha1.MultidimPodAutoscaler {
+func (w *usedWorld) night() {
 	w.t.Helper()
 	w.clock.SetTime(w.clock.Now().Truncate(24 * time.Hour).Add(24*time.Hour + 30*time.Minute))
-	return w.live(40)
+	w.live(40)
 }
 
 func TestUse(t *testing.T) {

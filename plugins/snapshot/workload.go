@@ -18,8 +18,8 @@ import (
 // kind and name of its top controller, whatever labels it has.
 type namer struct {
 	prometheus.Names
-	renamed map[string]string         // present ones by former ones
-	seen    map[string]bool           // former ones with samples
+	renamed map[string]string // present ones by former ones
+	seen    map[string]bool   // former ones with samples
 }
 
 // namer returns the workloads of the present pods of a cluster, and those that it declares.
