@@ -212,7 +212,7 @@ func TestMPAPage(t *testing.T) {
 	// The page's volume is used, and applying again loses nothing.
 	page.shell(t, "cat >> autoscaler/kustomization.yaml <<'EOF'\n"+yamlOf(t, "mpa.md", "# in the kustomization")+"EOF\nkubectl apply -k autoscaler")
 	require.Contains(t, c.Kubectl(t, "", "get", "deployment", "sigma-mpa", "-n", mpaSystem, "-o", "yaml"), "claimName: sigma-mpa-journal")
-	require.Equal(t, 3, strings.Count(page.run(t, "Uninstall", 1), `multidimpodautoscaler.autoscaling.sigma-scheduler.io "`))
+	require.Equal(t, 4, strings.Count(page.run(t, "Uninstall", 1), `multidimpodautoscaler.autoscaling.sigma-scheduler.io "`))
 	require.Empty(t, page.blocks, "blocks that this test does not know of")
 	require.NotContains(t, c.Kubectl(t, "", "get", "mutatingwebhookconfigurations"), "sigma-mpa")
 }
