@@ -238,5 +238,5 @@ var known = map[string]values{
 
 	"whatif --app": free, "--add": free, "--without": free, "--nodes": free, "--app-label": free, "--at": free, "--deadline": free, "--from": free, "--list": free, "--listen": free, "--max-unpacked": free, "--moves": free,
 	"--namespace": free, "--nats": free, "--nats-fingerprint": free, "--nats-user": free, "--pod": free, "--prometheus": free, "--prometheus-match": free, "--uplink": free, "--rate": free, "--policy-name": free, "--rebalance": free,
-	"--nightly": free, "--renamed": free, "--repair": free, "--request": free, "--scheduler": free, "--set": free, "--size": free, "--until": free,
+	"--batch": free, "--nightly": free, "--renamed": free, "--repair": free, "--request": free, "--scheduler": free, "--set": free, "--size": free, "--until": free,
 }
