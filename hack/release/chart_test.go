@@ -97,7 +97,7 @@ func TestChartValues(t *testing.T) {
 		},
 		"prices: \"price_per_hour\\n0.5\\n\"": {"with": {`prices: /etc/sigma/prices.csv\n`, `"prices.csv":"price_per_hour\n0.5\n"`}},
 		"mpa: {enabled: true, prometheus: [{name: a, url: \"http://b:1\"}]}": {
-			"with":    {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"2Gi"}`},
+			"with":    {"MutatingWebhookConfiguration", `- name: a\n  url: http://b:1\n`, `"emptyDir":{"sizeLimit":"4Gi"}`},
 			"without": {"gate-image", "sigma-mpa-limits", "sigma-mpa-knative"},
 		},
 		"mpa: {enabled: true, knative: {enabled: true}}": {"with": {"ClusterRole sigma-mpa-knative-updater", "ClusterRoleBinding sigma-mpa-knative-recommender", "ValidatingAdmissionPolicy sigma-mpa-knative", "ValidatingAdmissionPolicyBinding sigma-mpa-knative-revisions", `^system:serviceaccount:`}, "without": {"sigma-mpa-limits"}},
