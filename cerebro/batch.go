@@ -27,12 +27,6 @@ type Batch struct {
 	Offer func(capacity, used float64) float64
 }
 
-// Defaults of a [Batch]. LeastDelivered is the share of the cores of a machine's tasks below which the youngest leave at once.
-const (
-	BatchGrace     = 4 * 3600.
-	LeastDelivered = .6
-)
-
 // BatchUse sums up the tasks on machines with items, over the judged time.
 type BatchUse struct {
 	Capacity, Offered float64 // core-seconds
@@ -43,7 +37,7 @@ type BatchUse struct {
 
 // ParseBatch reads a [Batch] such as "cores=1,mean=1h"; settings that are left out have these values.
 func ParseBatch(text string) (*Batch, error) {
-	b := &Batch{Cores: 1, Mean: 3600, Grace: BatchGrace, Seed: 1}
+	b := &Batch{Cores: 1, Mean: 3600, Grace: usage.BatchGrace, Seed: 1}
 	seconds := func(to *float64, least float64) func(string) error {
 		return func(text string) error {
 			d, err := time.ParseDuration(text)
@@ -228,8 +222,8 @@ func (f *filler) deliver(m *meter, at float64, t *tasks, free float64) {
 		}
 	}
 	t.list = kept
-	if share < LeastDelivered {
-		f.evict(m, at, t, int(free/LeastDelivered/f.Cores))
+	if share < usage.BatchDelivered {
+		f.evict(m, at, t, int(free/usage.BatchDelivered/f.Cores))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	"github.com/sigma-scheduler/sigma/internal/usage"
 )
 
 // one is an item of 4 cores on a machine of 10, with the use of each step of 5 minutes.
@@ -40,7 +41,7 @@ func fill(t *testing.T, b cerebro.Batch, use ...float32) *cerebro.BatchUse {
 
 // long tasks do not end in a test.
 func long() cerebro.Batch {
-	return cerebro.Batch{Cores: 1, Mean: 1e9, Grace: cerebro.BatchGrace, Seed: 1, Offer: func(capacity, used float64) float64 { return .8*capacity - used }}
+	return cerebro.Batch{Cores: 1, Mean: 1e9, Grace: usage.BatchGrace, Seed: 1, Offer: func(capacity, used float64) float64 { return .8*capacity - used }}
 }
 
 func TestTasksGetWhatItemsLeave(t *testing.T) {

@@ -109,7 +109,7 @@ func TestPrintedCommandsAreAccepted(t *testing.T) {
 	}
 }
 
-// The line of batch work is what its command prints.
+// The command of the line of batch work prints the figures of the line.
 func TestBatchIsTyped(t *testing.T) {
 	folder, err := filepath.Abs("../../docs/examples")
 	require.NoError(t, err)

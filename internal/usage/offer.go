@@ -8,6 +8,11 @@ const (
 	BatchAhead = 2 * hourSeconds
 	// BatchGrowth is the most by which an offer grows, as a share of the machine's cpu an hour.
 	BatchGrowth = .2
+	// BatchDelivered is the share of the cores of a machine's batch work that online pods must leave. Else the
+	// youngest are evicted.
+	BatchDelivered = .6
+	// BatchGrace is the seconds for which batch work may hold more than is offered.
+	BatchGrace = 4 * hourSeconds
 )
 
 // An Offer is the cpu of one machine that batch work may have: the lesser of 95 % of the

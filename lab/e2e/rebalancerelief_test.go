@@ -4,13 +4,8 @@ package e2e_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,21 +34,8 @@ func TestRebalanceRelief(t *testing.T) {
 		}
 		return series
 	}
-	var target atomic.Pointer[url.URL] // of the Prometheus, which has the pods that exist when it starts
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to := target.Load()
-		if to == nil {
-			http.Error(w, "it has not started", http.StatusServiceUnavailable)
-			return
-		}
-		(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-			password, _ := to.User.Password()
-			r.SetURL(to)
-			r.Out.SetBasicAuth(to.User.Username(), password)
-		}}).ServeHTTP(w, r)
-	}))
-	t.Cleanup(proxy.Close)
-	s := c.StartScheduler(t, scheduler, sigmaConfig(true, fmt.Sprintf("rebalancePrometheus: %q", proxy.URL)))
+	late := newLatePrometheus(t)
+	s := c.StartScheduler(t, scheduler, sigmaConfig(true, fmt.Sprintf("rebalancePrometheus: %q", late.URL)))
 	c.CreateNodes(t, e2e.Node("hot", "8", "32Gi"))
 	for _, name := range []string{"large", "middle", "small"} {
 		c.CreateDeployment(t, e2e.Deployment(ns, name, 2, "500m", "256Mi"))
@@ -73,10 +55,7 @@ func TestRebalanceRelief(t *testing.T) {
 		is := conditionOf(r.Status.Conditions, v1alpha1.ConditionPlanned)
 		return is.Reason == "Unreadable" && strings.Contains(is.Message, "the use of pods cannot be read")
 	})
-	prometheus := e2e.StartPrometheusOfPast(t, time.Minute, past(before))
-	to, err := url.Parse(prometheus.URL)
-	require.NoError(t, err)
-	target.Store(to)
+	late.start(t, past(before))
 	r := planned("the dry run", func(r v1alpha1.Rebalance) bool { return r.Status.Plan != nil })
 	require.EqualValues(t, 1, *r.Status.Plan.Over)
 	require.Len(t, r.Status.Plan.Leaves, 1)

@@ -59,7 +59,7 @@ type Options struct {
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Mode, "mode", Observe, "Observe: metrics alone, and published resources are removed; Apply: publish "+CPU+" and "+Memory+", and evict")
 	flags.DurationVar(&o.Every, "every", time.Minute, "time between two looks at the nodes")
-	flags.DurationVar(&o.Grace, "grace", 4*time.Hour, "how long batch pods may hold more than is offered; then the youngest leave")
+	flags.DurationVar(&o.Grace, "grace", usage.BatchGrace*time.Second, "how long batch pods may hold more than is offered; then the youngest leave")
 	flags.DurationVar(&o.Starving, "starving", 5*time.Minute, "how long online pods may leave less than 60 % of the cpu that batch pods hold; then the youngest leave")
 	flags.DurationVar(&o.Stale, "stale", 5*time.Minute, "age of the last use of a node from which nothing is offered on it")
 	flags.Float64Var(&o.Growth, "growth", usage.BatchGrowth, "the most by which an offer grows, as a share of the node an hour")

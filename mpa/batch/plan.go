@@ -12,16 +12,13 @@ import (
 // Settings of the part.
 type Settings struct {
 	// Grace is how long batch pods may hold more than is offered, Starving how long online pods may leave
-	// less than [LeastDelivered] of that which they hold. Then the youngest are evicted.
+	// less than [usage.BatchDelivered] of that which they hold. Then the youngest are evicted.
 	Grace, Starving time.Duration
 	// Stale is the age from which the use of a node is unknown: nothing is offered then, and nobody evicted.
 	Stale time.Duration
 	// Growth is the most by which an offer grows, as a share of the node an hour.
 	Growth float64
 }
-
-// LeastDelivered is the share of the cores of a node's batch pods that online pods must leave.
-const LeastDelivered = .6
 
 // Held is a batch pod that is bound to a node.
 type Held struct {
@@ -107,10 +104,10 @@ func (n *Node) Decide(s Settings, in Seen) (d Decision) {
 	}
 	left := max(0, in.Capacity-in.Used)
 	above := n.above.lasts(in.Now, cpu > cores+1e-9 || memory > d.Memory)
-	starving := n.starving.lasts(in.Now, left < LeastDelivered*cpu-1e-9)
+	starving := n.starving.lasts(in.Now, left < usage.BatchDelivered*cpu-1e-9)
 	most, bytes := math.Inf(1), int64(math.MaxInt64)
 	if starving >= s.Starving {
-		most, d.Why = left/LeastDelivered, "online pods leave too little cpu"
+		most, d.Why = left/usage.BatchDelivered, "online pods leave too little cpu"
 	}
 	if above >= s.Grace {
 		most, bytes, d.Why = min(most, cores), d.Memory, "batch pods hold more than is left, for longer than the grace"

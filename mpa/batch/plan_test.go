@@ -166,8 +166,8 @@ func TestFaults(t *testing.T) {
 				if len(d.Evict) > 0 {
 					cores, left := float64(len(held[i])), 10-used
 					least := min(cores, float64(d.CPU)/1000)
-					if left < LeastDelivered*cores {
-						least = min(least, left/LeastDelivered)
+					if left < usage.BatchDelivered*cores {
+						least = min(least, left/usage.BatchDelivered)
 					}
 					need := int(math.Ceil(cores - least - 1e-9))
 					require.LessOrEqual(t, len(d.Evict), need, "seed %d minute %d: only as many as needed", seed, minute)

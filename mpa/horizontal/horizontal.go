@@ -1,6 +1,7 @@
 package horizontal
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/target"
@@ -24,6 +26,18 @@ const (
 	// Manager is the field manager of conversions.
 	Manager = "sigma-mpa-horizontal"
 )
+
+// Of returns the HorizontalPodAutoscalers with an object's target, of a cache whose objects are shared.
+func Of(ctx context.Context, cache client.Reader, o *v1alpha1.MultidimPodAutoscaler) ([]autoscalingv2.HorizontalPodAutoscaler, error) {
+	list := &autoscalingv2.HorizontalPodAutoscalerList{}
+	if err := cache.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(list.Items), func(h autoscalingv2.HorizontalPodAutoscaler) bool {
+		to := h.Spec.ScaleTargetRef
+		return !o.Spec.ScaleTargetRef.Is(to.APIVersion, to.Kind, to.Name)
+	}), nil
+}
 
 // A converted is a target of utilization in percent, and the amount for a pod that replaced it.
 type converted struct {

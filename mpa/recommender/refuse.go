@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
 	"github.com/sigma-scheduler/sigma/mpa/collect"
+	"github.com/sigma-scheduler/sigma/mpa/horizontal"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 )
 
@@ -133,23 +133,11 @@ func (r *reconciler) otherMPA(ctx context.Context, o *v1alpha1.MultidimPodAutosc
 
 // horizontal refuses where a HorizontalPodAutoscaler has the same target, unless the algorithm leaves the replicas to it.
 func (r *reconciler) horizontal(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) (*refusal, error) {
-	list, err := r.horizontals(ctx, o)
+	list, err := horizontal.Of(ctx, r, o)
 	if err != nil || len(list) == 0 || o.ByUse() {
 		return nil, err
 	}
 	return refuse("HorizontalPodAutoscaler", "HorizontalPodAutoscaler %s has the same target; delete one of the two", list[0].Name), nil
-}
-
-// horizontals returns the HorizontalPodAutoscalers with an object's target.
-func (r *reconciler) horizontals(ctx context.Context, o *v1alpha1.MultidimPodAutoscaler) ([]autoscalingv2.HorizontalPodAutoscaler, error) {
-	list := &autoscalingv2.HorizontalPodAutoscalerList{}
-	if err := r.List(ctx, list, client.InNamespace(o.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(list.Items), func(h autoscalingv2.HorizontalPodAutoscaler) bool {
-		ref := h.Spec.ScaleTargetRef
-		return !o.Spec.ScaleTargetRef.Is(ref.APIVersion, ref.Kind, ref.Name)
-	}), nil
 }
 
 // vertical refuses where a VerticalPodAutoscaler of the target does more than recommend.

@@ -51,7 +51,7 @@ func (r *reconciler) observeUse(ctx context.Context, o *v1alpha1.MultidimPodAuto
 	if ob.Use = use; problem != nil {
 		problems = append(problems, *problem)
 	}
-	list, err := r.horizontals(ctx, o)
+	list, err := horizontal.Of(ctx, r, o)
 	if err != nil {
 		return nil, err
 	}

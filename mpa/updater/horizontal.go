@@ -17,19 +17,10 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
-// horizontals returns the HorizontalPodAutoscalers with an object's target.
-func (u *updater) horizontals(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) ([]autoscalingv2.HorizontalPodAutoscaler, error) {
-	var list autoscalingv2.HorizontalPodAutoscalerList
-	if err := u.client.List(ctx, &list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(h autoscalingv2.HorizontalPodAutoscaler) bool { return !targets(&h, m) }), nil
-}
-
 // convert prepares an object's HorizontalPodAutoscalers for other requests than the template's, or returns the reason not
 // to change requests.
 func (u *updater) convert(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler, w *workload) (block, error) {
-	list, err := u.horizontals(ctx, m)
+	list, err := horizontal.Of(ctx, u.client, m)
 	if err != nil {
 		return block{}, err
 	}
@@ -72,7 +63,7 @@ func (u *updater) convert(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler
 // restore gives an object's HorizontalPodAutoscalers their former targets once all pods have the template's requests and no
 // recommendation gives them others.
 func (u *updater) restore(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler) error {
-	list, err := u.horizontals(ctx, m)
+	list, err := horizontal.Of(ctx, u.client, m)
 	if err != nil || !slices.ContainsFunc(list, func(h autoscalingv2.HorizontalPodAutoscaler) bool { return horizontal.Converted(&h) }) {
 		return err
 	}

@@ -170,5 +170,6 @@ func TestHorizontalOfOthers(t *testing.T) {
 	w.recommend(1, 0, "250m")
 	w.settle()
 	require.Equal(t, []string{"250m", "250m"}, w.cpu(), "an amount does not move with requests")
-	require.Equal(t, []corev1.ResourceName{"cpu"}, []corev1.ResourceName{w.hpa().Spec.Metrics[0].Resource.Name})
+	require.Equal(t, "300m", w.hpa().Spec.Metrics[0].Resource.Target.AverageValue.String())
+	require.Empty(t, w.hpa().Annotations)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sigma-scheduler/sigma/internal/bounded"
 	"github.com/sigma-scheduler/sigma/mpa/actuate"
 	"github.com/sigma-scheduler/sigma/mpa/api/v1alpha1"
+	"github.com/sigma-scheduler/sigma/mpa/horizontal"
 	"github.com/sigma-scheduler/sigma/mpa/target"
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 )
@@ -203,7 +204,7 @@ func (u *updater) target(ctx context.Context, m *v1alpha1.MultidimPodAutoscaler)
 	case w.Replicas == 0:
 		return w, block{"SwitchedOff", "0 replicas: the workload is switched off"}, nil
 	}
-	hpas, err := u.horizontals(ctx, m)
+	hpas, err := horizontal.Of(ctx, u.client, m)
 	if err != nil {
 		return nil, block{}, err
 	}

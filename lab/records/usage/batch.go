@@ -10,6 +10,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/sized"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
+	product "github.com/sigma-scheduler/sigma/internal/usage"
 	"github.com/sigma-scheduler/sigma/lab/records"
 )
 
@@ -128,7 +129,7 @@ func (r *batchRecord) machines(ghz int) error {
 		for _, o := range offers {
 			grace := never
 			if o.of == nil {
-				grace = cerebro.BatchGrace
+				grace = product.BatchGrace
 			}
 			f, err := s.fill(w, sizes, nightly, grace, o.of)
 			if err != nil {
@@ -183,7 +184,7 @@ func (r *batchRecord) split(judged *set, ghz int) error {
 		return err
 	}
 	sizes.BySlot()
-	for i, grace := range []float64{cerebro.BatchGrace, never} {
+	for i, grace := range []float64{product.BatchGrace, never} {
 		f, err := s.fill(w, sizes, false, grace, offers[i].of)
 		if err != nil {
 			return err
