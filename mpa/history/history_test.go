@@ -2,10 +2,12 @@ package history
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,23 +268,27 @@ func TestFailures(t *testing.T) {
 func TestKilledReading(t *testing.T) {
 	s := newSite(t, object("web"))
 	s.main.Series = []prometheustest.Series{steady("web-7c9d8f-x2k94", .1, 200*mi)}
+	// Requests of a killed round may still be answered in the next one, so Answered stays the same.
+	var left atomic.Int64
+	var kill atomic.Pointer[context.CancelFunc]
+	s.main.Answered = func() {
+		if left.Add(-1) < 0 {
+			(*kill.Load())()
+		}
+	}
 	kills := 0
 	for round := 1; s.servers["main"] == nil || s.servers["main"].histories == nil; round++ {
 		require.Less(t, round, 30)
-		ctx, kill := context.WithCancel(t.Context())
-		n := 0
-		s.main.Answered = func() {
-			if n++; n > 3*round {
-				kill()
-			}
-		}
+		ctx, cancel := context.WithCancel(t.Context())
+		kill.Store(&cancel)
+		left.Store(int64(3 * round))
 		s.servers = nil // another process
 		s.Read(ctx)
-		kill()
+		cancel()
 		kills++
 	}
 	require.Greater(t, kills, 3)
-	s.main.Answered = nil
+	left.Store(math.MaxInt64)
 	u, reason := s.use("web")
 	require.Empty(t, reason)
 	require.InDelta(t, 101, u.Sizes[0].CPU, 1)
