@@ -28,6 +28,7 @@ var kubernetes = Kind{
 		{Name: "gpus", Max: 1, Help: "share of the Deployments that ask for GPUs; they run on nodes of their own"},
 		{Name: "soft", Max: 1, Unstated: true, Help: "share of the Deployments whose pods prefer different nodes, an even spread over zones (without zones: nodes), or both"},
 		{Name: "zones", Max: 9, Integer: true, Unstated: true, Help: "zones, with nodes of every size; 0: none"},
+		{Name: "limited", Max: 1, Unstated: true, Help: "share of the Deployments with one pod a node, each with at most .5 to 2 times as many pods as the volume needs nodes; 0: .15, at most half as many"},
 		{Name: "hard", Max: 1, Unstated: true, Help: "share of the Deployments with a hard even spread over zones (maxSkew 1)"},
 		{Name: "egress", Max: 2, Unstated: true, Help: "what the declared replicas send ÷ what the nodes' uplinks can, 10 Gbit/s for 32 cores; 0: nothing is said of it"},
 		{Name: "partners", Max: 1, Unstated: true, Help: "share of the Deployments in pairs, of which one sends half of its traffic to the other, pod to pod; wants egress"},
@@ -169,7 +170,7 @@ func drawWorkloads(rng *rand.Rand, p Values, fleet *nodePools) []workload {
 		work[i].demand = fleet.draw(rng, true)
 		fleet.fill(work)
 	}
-	constrain(rng, work, fleet)
+	constrain(rng, work, fleet, p["limited"])
 	for range jobs {
 		demand := fleet.draw(rng, true)
 		w := drawJob(rng)
@@ -202,17 +203,21 @@ func declared(work []workload) (pods float64) {
 
 // constrain gives Deployments their limits and spreads. If a limit would need too many
 // nodes, a later Deployment without one has it instead.
-func constrain(rng *rand.Rand, work []workload, fleet *nodePools) {
+func constrain(rng *rand.Rand, work []workload, fleet *nodePools, limited float64) {
 	var owed []int32
+	one, most := cmp.Or(limited, .15), kubernetesLimited
+	if limited > 0 {
+		most = .5 * math.Pow(4, rng.Float64())
+	}
 	for i := range work {
 		w := &work[i]
 		u, spread := rng.Float64(), int32(2+rng.IntN(2))
 		switch {
-		case u < .15:
+		case u < one:
 			owed = append(owed, 1)
-		case u < .22:
+		case u < one+(1-one)*.07/.85:
 			owed = append(owed, 2)
-		case u < .35:
+		case u < one+(1-one)*.2/.85:
 			w.spread = spread
 			continue
 		}
@@ -220,7 +225,7 @@ func constrain(rng *rand.Rand, work []workload, fleet *nodePools) {
 			continue
 		}
 		w.limit = owed[0]
-		if fleet.share(w) <= kubernetesLimited {
+		if fleet.share(w) <= most {
 			owed = owed[1:]
 		} else {
 			w.limit = 0

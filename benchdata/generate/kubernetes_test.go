@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -224,4 +225,34 @@ func TestKubernetesGPUs(t *testing.T) {
 		require.GreaterOrEqual(t, 4*int64(inst.Machines[last].Count), gpus)
 	}
 	assert.InDelta(t, .2, ask/apps, .03)
+}
+
+// With a share of limited Deployments, limits and not the volume set the number of nodes of some clusters.
+func TestKubernetesLimited(t *testing.T) {
+	const seeds = 20
+	for _, share := range []float64{.5, .9} {
+		apps, limited, bound := 0., 0., 0
+		for seed := range uint64(seeds) {
+			tr := generate(t, "kubernetes", seed, map[string]string{"fleet": "one", "limited": fmt.Sprint(share)})
+			h := follow(t, tr)
+			most, volume := 0, 0.
+			for a, app := range tr.Instance.Apps {
+				volume += float64(h.most[a]) * float64(app.Demand[0]) / float64(tr.Instance.Machines[0].Capacity[0])
+				if isJob(app) {
+					continue
+				}
+				apps++
+				if tr.Instance.Groups[app.Group].Limit == 1 {
+					limited++
+					most = max(most, h.most[a])
+				}
+			}
+			if float64(most) > volume {
+				bound++
+			}
+		}
+		assert.InDelta(t, share, limited/apps, .1)
+		assert.Greater(t, bound, 0)
+		assert.Less(t, bound, seeds)
+	}
 }
