@@ -2,14 +2,18 @@ package linear
 
 import "math/bits"
 
-// singlWeight is the factor of util in the feature singl.
-func (l *Scorer) singlWeight(a int32) float64 {
-	w := l.weights[fSingl]
-	if w == 0 || l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit != 1 {
-		return 0
+// utilWeight is the factor of util in the features singl and tight.
+func (l *Scorer) utilWeight(a int32) float64 {
+	v := 0.0
+	active := float64(l.s.Active() + 1)
+	if w := l.weights[fTight]; w != 0 {
+		v = w * l.d.limits.tightness(active)
 	}
-	r := float64(l.d.remaining[a]) / (1 << itemBits)
-	return w * min(1, r/float64(l.s.Active()+1))
+	if w := l.weights[fSingl]; w != 0 && l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit == 1 {
+		r := float64(l.d.remaining[a]) / (1 << itemBits)
+		v += float64(w * min(1, r/active))
+	}
+	return v
 }
 
 // openWeight is the weight of one app that is allowed.

@@ -77,8 +77,8 @@ func (b *bounds) highest(w int) float64 {
 
 // beyond is the most that a score can be above the bound of its machine.
 func (l *Scorer) beyond(a int32) float64 {
-	most := max(0, l.singlWeight(a)) + max(0, l.weights[fRecent]) // util and recent are at most 1
-	for _, w := range l.weights[fAge : fPartners+1] {             // these are at most 1 too
+	most := max(0, l.utilWeight(a)) + max(0, l.weights[fRecent]) // util and recent are at most 1
+	for _, w := range l.weights[fAge : fPartners+1] {            // these are at most 1 too
 		most += max(0, w)
 	}
 	fixed, closing := l.closingWeights()

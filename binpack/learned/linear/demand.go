@@ -44,6 +44,8 @@ type demand struct {
 	rho      float64 // ρ: standard deviation of the volume factor, before the first arrival
 	total    bool    // the forecast's total counts without a clock, too
 
+	limits *limitBound // nil = not needed
+
 	reference []float64 // per dimension: the largest capacity of a kind, in units
 	share     [][]int64 // [dimension][app] demand ÷ reference, shareBits
 	dominant  []int64   // [app] largest share, shareBits
@@ -163,6 +165,9 @@ func (d *demand) reload() {
 	clear(d.coming)
 	clear(d.alive)
 	clear(d.standing)
+	if d.limits != nil {
+		d.limits.clear()
+	}
 	copy(d.seen, d.s.Seen())
 	copy(d.sumSquares, d.s.SumSquares())
 	for a, n := range d.seen {
@@ -252,6 +257,9 @@ func (d *demand) setRemaining(a int32) {
 	if n := d.s.Alive()[a]; n != d.alive[a] {
 		for i := range d.standing {
 			d.standing[i] += (n - d.alive[a]) << itemBits * d.share[i][a]
+		}
+		if d.limits != nil {
+			d.limits.add(d.s, d.s.Instance().Apps[a].Group, n-d.alive[a])
 		}
 		d.alive[a] = n
 	}

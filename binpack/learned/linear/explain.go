@@ -28,7 +28,7 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 			continue
 		}
 		// An empty machine has its penalty instead of the features of amounts.
-		amounts := f <= fEmpty || f == fSingl || f == fSize || f == fPrice
+		amounts := f <= fEmpty || f == fSingl || f == fTight || f == fSize || f == fPrice || f == fBill
 		add(features[f].Name, weight, value[f], !heldBack || !amounts)
 	}
 	for d, weight := range l.utilDims {
@@ -77,9 +77,9 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	v[fAge], v[fCrowd] = present.ageAndCrowd(s, m)
 	v[fOwn] = learned.Indicator(s.Count(s.Instance().Apps[a].Group, m) > 0)
 	v[fSize] = v[fUtil] * l.largestShare(need, m)
-	if l.prices != nil {
+	if l.kinds != nil {
 		l.compare()
-		v[fPrice] = l.prices[s.KindOf(m)]
+		v[fPrice], v[fBill] = l.kinds.price[s.KindOf(m)], l.kinds.bill[s.KindOf(m)]
 	}
 	if l.partners != nil {
 		v[fPartners] = l.local(a, m, l.traffic(a))
@@ -96,6 +96,9 @@ func (l *Scorer) values(a, m int32) [featureCount]float64 {
 	}
 	if s.Instance().Groups[s.Instance().Apps[a].Group].Limit == 1 {
 		v[fSingl] = v[fUtil] * min(1, float64(l.d.remaining[a])/(1<<itemBits)/active)
+	}
+	if l.d.limits != nil {
+		v[fTight] = v[fUtil] * l.d.limits.tightness(active)
 	}
 	if l.slots {
 		v[fSlot] = .25 * l.lostPressure(a, m) / (1 << pressureBits)

@@ -36,7 +36,7 @@ func (l *Scorer) searched(a int32, buf []int32) (contenders []int32, known bool)
 	g := &l.guide
 	*g = guide{
 		l: l, present: l.present(a), need: l.profiles[l.profileOf[a]], keepBack: l.keepBack(), held: l.s.Spread(group) > 0,
-		singl: l.singlWeight(a), active: float64(l.s.Active() + 1), now: float64(l.s.Placements()), size: 1,
+		singl: l.utilWeight(a), active: float64(l.s.Active() + 1), now: float64(l.s.Placements()), size: 1,
 	}
 	for _, w := range l.weights {
 		g.size += math.Abs(w)
@@ -146,11 +146,11 @@ func (g *guide) standingBound(b *binpack.Bounds, top, share rtree.Range) float64
 		v += max(0, w[fOwn])
 	}
 	switch {
-	case l.prices == nil:
+	case l.kinds == nil:
 	case b.Kind >= 0:
-		v += w[fPrice] * l.prices[b.Kind]
+		v += l.kinds.score[b.Kind]
 	default:
-		v += max(0, w[fPrice]) // the feature is at most 1 and at least 0
+		v += l.kinds.most
 	}
 	if g.keepBack && b.Items.Most == 0 {
 		return 0

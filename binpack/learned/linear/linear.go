@@ -103,14 +103,14 @@ type Scorer struct {
 	profiles  [][]int64 // demand vectors
 	profileAt map[string]int32
 	key       []byte
-	columns   []column  // [profile], nil when there are too many
-	maxCached int       // entries of columns
-	grid      *grid     // instead of columns with bounds
-	bounded   bool      // columns have bounds
-	standing  bool      // age, crowd, own, size, price or partners has a weight
-	prices    []float64 // [kind] of the feature price; nil = not needed
-	partners  [][]pair  // [app] for the feature partners; nil = not needed
-	boundFrom int       // machines; math.MaxInt where bounds do not hold
+	columns   []column // [profile], nil when there are too many
+	maxCached int      // entries of columns
+	grid      *grid    // instead of columns with bounds
+	bounded   bool     // columns have bounds
+	standing  bool     // age, crowd, own, size, price or partners has a weight
+	kinds     *kinds   // nil = not needed
+	partners  [][]pair // [app] for the feature partners; nil = not needed
+	boundFrom int      // machines; math.MaxInt where bounds do not hold
 	seeds     []int32
 	// seedScores has room for all seeds of a column and one more.
 	seedScores [len(bounds{}.seeds) + 1]float64
@@ -195,13 +195,17 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 		}
 	}
 	l.maxCached = learned.MaxCached
-	if l.weights[fPrice] != 0 {
-		l.prices = make([]float64, len(s.Kinds()))
+	if l.weights[fPrice] != 0 || l.weights[fBill] != 0 {
+		n := len(s.Kinds())
+		l.kinds = &kinds{price: make([]float64, n), bill: make([]float64, n), score: make([]float64, n)}
+	}
+	if l.weights[fBill] != 0 || l.weights[fTight] != 0 {
+		l.d.limits = &limitBound{}
 	}
 	if l.weights[fPartners] != 0 && len(inst.Pairs) > 0 {
 		l.partners = pairsOf(inst)
 	}
-	if p.emptyLast && inst.Fleet == binpack.Fixed || l.prices != nil {
+	if p.emptyLast && inst.Fleet == binpack.Fixed || l.kinds != nil {
 		l.d.standing = make([]int64, len(inst.Dimensions))
 	}
 	l.standing = slices.ContainsFunc(l.weights[fAge:fPartners+1], func(w float64) bool { return w != 0 })
@@ -278,7 +282,7 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	l.sync()
 	a := item.App
 	prof := l.profileOf[a]
-	singl, open := l.singlWeight(a), l.openWeight()
+	singl, open := l.utilWeight(a), l.openWeight()
 	keepBack := l.keepBack()
 	slot := l.weights[fSlot] * .25 / (1 << pressureBits)
 	col, own := l.column(prof, candidates)

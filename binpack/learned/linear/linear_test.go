@@ -69,9 +69,9 @@ func (t *linearTwin) Score(item binpack.Item, candidates []int32, out []float64)
 	a := item.App
 	need := inst.Apps[a].Demand
 	rc := float64(d.sumRC)/(1<<(itemBits+shareBits)) + 1
-	singl := 0.0
+	singl := float64(w[fTight] * max(0, 2*min(1, t.limitBound()/float64(s.Active()+1))-1))
 	if w[fSingl] != 0 && inst.Groups[inst.Apps[a].Group].Limit == 1 {
-		singl = w[fSingl] * min(1, float64(d.remaining[a])/(1<<itemBits)/float64(s.Active()+1))
+		singl += float64(w[fSingl] * min(1, float64(d.remaining[a])/(1<<itemBits)/float64(s.Active()+1)))
 	}
 	open := 0.0
 	if n := len(inst.Apps); n > 1 {
@@ -182,7 +182,7 @@ func everyFeature(t testing.TB, know binpack.Knowledge, arrivals bool) *Policy {
 	spec := learned.Spec{
 		Knowledge:  know,
 		Features:   append(Model.FeatureNames(), "util:cpu"),
-		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, .041, -.023, .019, .067, .07, -.083, .23, -.9, .021},
+		Weights:    []float64{-.31, .17, -.37, -.2, .3, -.05, .11, -.8, .5, .13, -.19, .041, -.023, .019, .067, .07, -.083, -.061, .23, -.9, .021},
 		Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 	}
 	if arrivals {

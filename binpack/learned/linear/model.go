@@ -88,6 +88,11 @@ var features = []learned.Feature{
 		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "active machines + 1",
 	},
 	{
+		Name: "tight", Meaning: "how full the machine becomes, where the limits of an app and not the volume set the number of machines",
+		Formula: "util · max(0, 2·min(1, L ÷ (active machines + 1)) − 1), L = the largest items alive of a group ÷ its limit",
+		Unit:    "share of a machine", Range: "0 … 1", Normaliser: "active machines + 1",
+	},
+	{
 		Name: "age", Meaning: "the machine has been in use for long, and will be",
 		Formula: "p ÷ (p + 10·(active machines + 1)), p = placements since the first of its present items came; 0 if it holds nothing",
 		Unit:    "share", Range: "0 … 1", Normaliser: "10·(active machines + 1)",
@@ -110,6 +115,11 @@ var features = []learned.Feature{
 	{
 		Name: "price", Meaning: "another kind of machine holds what the cluster holds for less",
 		Formula: "1 − (least p over kinds) ÷ p of the machine's kind; p_k = cost_k · (largest over dimensions of volume alive ÷ capacity_k)",
+		Unit:    "share of the cost", Range: "0 … 1", Normaliser: "the cost of the machine's kind",
+	},
+	{
+		Name: "bill", Meaning: "another kind of machine holds what the cluster holds for less, limits included",
+		Formula: "as price, with p_k = cost_k · max(the largest over dimensions of volume alive ÷ capacity_k, L), L = the largest items alive of a group ÷ its limit",
 		Unit:    "share of the cost", Range: "0 … 1", Normaliser: "the cost of the machine's kind",
 	},
 	{
@@ -136,11 +146,13 @@ const (
 	fClosing
 	fOpen
 	fSingl
+	fTight
 	fAge
 	fCrowd
 	fOwn
 	fSize
 	fPrice
+	fBill
 	fPartners
 	fSlot
 	featureCount

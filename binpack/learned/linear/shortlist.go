@@ -35,7 +35,7 @@ type tender struct {
 func (l *Scorer) newTender(a int32) tender {
 	t := tender{
 		app: a, group: l.s.Instance().Apps[a].Group, need: l.profiles[l.profileOf[a]],
-		singl: l.singlWeight(a), open: l.openWeight(), near: l.near[a], far: l.far[a], size: 1,
+		singl: l.utilWeight(a), open: l.openWeight(), near: l.near[a], far: l.far[a], size: 1,
 		frag: l.weights[fFrag], full: l.weights[fFull], spared: max(0, l.weights[fEmpty]),
 		rise: max(0, l.weights[fRise]), upper: max(0, l.weights[fMean]), recent: l.weights[fRecent],
 	}

@@ -1,8 +1,6 @@
 package linear
 
 import (
-	"math"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
@@ -75,8 +73,8 @@ func (l *Scorer) standingScore(p *present, m int32, holds bool, size float64) fl
 		v += l.weights[fOwn]
 	}
 	v += size
-	if l.prices != nil {
-		v += float64(l.weights[fPrice] * l.prices[l.s.KindOf(m)])
+	if l.kinds != nil {
+		v += l.kinds.score[l.s.KindOf(m)]
 	}
 	if p.traffic > 0 {
 		v += float64(l.weights[fPartners] * l.local(p.app, m, p.traffic))
@@ -92,25 +90,4 @@ func (l *Scorer) sizeScore(need []int64, m int32, util float64) float64 {
 // largestShare is the largest share of a machine over dimensions that a demand takes.
 func (l *Scorer) largestShare(need []int64, m int32) float64 {
 	return share(need, l.inverse[l.s.KindOf(m)])
-}
-
-// compare computes the feature price of each kind.
-func (l *Scorer) compare() {
-	least := math.Inf(1)
-	for k := range l.prices {
-		kind, most := &l.s.Kinds()[k], 0.0
-		for d, c := range kind.Capacity {
-			if c > 0 {
-				most = max(most, l.d.living(d)*(l.d.reference[d]/float64(c)))
-			}
-		}
-		l.prices[k] = kind.Cost * most
-		least = min(least, l.prices[k])
-	}
-	for k, price := range l.prices {
-		l.prices[k] = 0
-		if price > 0 {
-			l.prices[k] = 1 - least/price
-		}
-	}
 }

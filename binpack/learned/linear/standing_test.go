@@ -11,7 +11,7 @@ import (
 // standing adds what depends on the items of a machine, and size.
 func (t *linearTwin) standing(a, m int32, top float64) float64 {
 	s, w := t.s, t.p.weights
-	if w[fAge] == 0 && w[fCrowd] == 0 && w[fOwn] == 0 && w[fSize] == 0 && w[fPrice] == 0 && w[fPartners] == 0 {
+	if w[fAge] == 0 && w[fCrowd] == 0 && w[fOwn] == 0 && w[fSize] == 0 && w[fPrice] == 0 && w[fBill] == 0 && w[fPartners] == 0 {
 		return 0
 	}
 	v := 0.0
@@ -33,8 +33,9 @@ func (t *linearTwin) standing(a, m int32, top float64) float64 {
 		}
 	}
 	v += float64(w[fSize] * float64(top*share))
-	if w[fPrice] != 0 {
-		v += float64(w[fPrice] * t.price(s.KindOf(m)))
+	if w[fPrice] != 0 || w[fBill] != 0 {
+		k := s.KindOf(m)
+		v += float64(w[fPrice]*t.price(k, 0)) + float64(w[fBill]*t.price(k, t.limitBound()))
 	}
 	return v + float64(w[fPartners]*t.partners(a, m))
 }
@@ -103,8 +104,21 @@ func (t *linearTwin) partners(a, m int32) float64 {
 	return stays / all
 }
 
-// price is the feature of that name, from what stands on the machines.
-func (t *linearTwin) price(kind int32) float64 {
+// limitBound is the least number of machines that the limits of the living items need.
+func (t *linearTwin) limitBound() float64 {
+	most := 0.0
+	alive := map[int32]int64{}
+	for a, app := range t.s.Instance().Apps {
+		alive[app.Group] += t.s.Alive()[a]
+		if limit := t.s.Instance().Groups[app.Group].Limit; limit > 0 {
+			most = max(most, float64(alive[app.Group])/float64(limit))
+		}
+	}
+	return most
+}
+
+// price is the feature of that name, or bill with the machines that limits need, from the living items.
+func (t *linearTwin) price(kind int32, limits float64) float64 {
 	s := t.s
 	volume := make([]float64, len(s.Instance().Dimensions))
 	for d := range volume {
@@ -120,6 +134,7 @@ func (t *linearTwin) price(kind int32) float64 {
 				most = max(most, volume[d]*(t.l.d.reference[d]/float64(c)))
 			}
 		}
+		most = max(most, limits)
 		least = min(least, kd.Cost*most)
 		if int32(k) == kind {
 			own = kd.Cost * most
