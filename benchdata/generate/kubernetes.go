@@ -29,6 +29,7 @@ var kubernetes = Kind{
 		{Name: "soft", Max: 1, Unstated: true, Help: "share of the Deployments whose pods prefer different nodes, an even spread over zones (without zones: nodes), or both"},
 		{Name: "zones", Max: 9, Integer: true, Unstated: true, Help: "zones, with nodes of every size; 0: none"},
 		{Name: "limited", Max: 1, Unstated: true, Help: "share of the Deployments with one pod a node, each with at most .5 to 2 times as many pods as the volume needs nodes; 0: .15, at most half as many"},
+		{Name: "pods", Max: 1000, Integer: true, Unstated: true, Help: "pods that a node takes, as a dimension of its own, which live clusters have; 0: no such dimension"},
 		{Name: "hard", Max: 1, Unstated: true, Help: "share of the Deployments with a hard even spread over zones (maxSkew 1)"},
 		{Name: "egress", Max: 2, Unstated: true, Help: "what the declared replicas send ÷ what the nodes' uplinks can, 10 Gbit/s for 32 cores; 0: nothing is said of it"},
 		{Name: "partners", Max: 1, Unstated: true, Help: "share of the Deployments in pairs, of which one sends half of its traffic to the other, pod to pod; wants egress"},
@@ -133,9 +134,24 @@ func makeKubernetes(seed uint64, p Values) *trace.Trace {
 	spreadHard(Stream(seed, streamHard), inst, deployments, p["hard"])
 	addEgress(Stream(seed, streamEgress), inst, work, fleet, p["egress"])
 	addPartners(Stream(seed, streamPartners), inst, deployments, p["partners"])
+	countPods(inst, int64(p["pods"]))
 	inst.Machines = inZones(inst.Machines, int(p["zones"]))
 	addUsage(Stream(seed, streamUsage), t, work, end, p["usage"])
 	return t
+}
+
+// countPods adds a dimension of pods, of which each machine takes as many; 0 = none.
+func countPods(inst *binpack.Instance, most int64) {
+	if most == 0 {
+		return
+	}
+	inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: "pods", One: 1})
+	for i := range inst.Machines {
+		inst.Machines[i].Capacity = append(slices.Clone(inst.Machines[i].Capacity), most)
+	}
+	for i := range inst.Apps {
+		inst.Apps[i].Demand = append(slices.Clone(inst.Apps[i].Demand), 1)
+	}
 }
 
 // drawWorkloads draws the Deployments, so many replicas of them that they fill the

@@ -227,6 +227,18 @@ func TestKubernetesGPUs(t *testing.T) {
 	assert.InDelta(t, .2, ask/apps, .03)
 }
 
+func TestKubernetesPods(t *testing.T) {
+	tr := generate(t, "kubernetes", 7, map[string]string{"nodes": "20", "pods": "30"})
+	require.Equal(t, "pods", tr.Instance.Dimensions[2].Name)
+	r := cerebro.NewReplayer(tr)
+	run, err := r.Run(rule.BestFit{}, cerebro.Options{})
+	require.NoError(t, err)
+	require.Zero(t, run.Violations)
+	without, err := cerebro.NewReplayer(generate(t, "kubernetes", 7, map[string]string{"nodes": "20"})).Run(rule.BestFit{}, cerebro.Options{})
+	require.NoError(t, err)
+	require.Greater(t, run.CostSeconds, without.CostSeconds, "pods bind")
+}
+
 // With a share of limited Deployments, limits and not the volume set the number of nodes of some clusters.
 func TestKubernetesLimited(t *testing.T) {
 	const seeds = 20

@@ -35,8 +35,9 @@ type trainFlags struct {
 	repack, quiet          bool
 	byUse                  bool // the demands of a trace are by use
 	points                 int
-	validate               []string
-	heldOut                []*trace.Trace // of validate
+	join, validate         []string
+	earlier                []*policy.Object // of join
+	heldOut                []*trace.Trace   // of validate
 	nats                   natsFlags
 	moving                 movingFlags
 }
@@ -133,7 +134,9 @@ what comes after. With --repack, which a snapshot needs, they arrive as well.`,
 	flags.StringVar(&f.curve, "log", "", "CSV file with a line per generation")
 	flags.StringSliceVar(&cfg.Objectives, "objectives", nil, "several objectives, of "+strings.Join(train.Objectives(), ", ")+": --out is a folder for policies of the front")
 	flags.IntVar(&f.points, "points", 0, "with --objectives: policies to write (default the knee and the best by each objective)")
-	flags.StringArrayVar(&f.validate, "validate", nil, "with --objectives: trace, or folder of traces, on which to measure them as well (repeatable)")
+	flags.StringSliceVar(&cfg.Against, "against", nil, "rules: the cost of a trace is divided by the least of theirs (default by the volume bound)")
+	flags.StringArrayVar(&f.join, "join", nil, "policy of an earlier training of the same features: the best on --validate of all and their mean is written (repeatable)")
+	flags.StringArrayVar(&f.validate, "validate", nil, "with --join: trace, or folder of traces, that decide; with --objectives: on which to measure them as well (repeatable)")
 	f.moving.add(flags)
 	flags.Float64Var(&cfg.MovePrice, "move-price", 0, "with --repair or --rebalance: what a move costs, in machines")
 	f.nats.add(flags)
@@ -159,6 +162,11 @@ func (f *trainFlags) check(cfg *train.Config) error {
 	if _, err := parseKnowledge(f.knowledge); err != nil {
 		return err
 	}
+	for _, name := range cfg.Against {
+		if err := oneOf("against", name, rule.Names()...); err != nil {
+			return err
+		}
+	}
 	model := policy.ModelOf(cfg.Model)
 	known := append(model.FeatureNames(), model.ParameterNames()...)
 	for _, name := range cfg.Features {
@@ -172,8 +180,12 @@ func (f *trainFlags) check(cfg *train.Config) error {
 		}
 	}
 	switch err := train.CheckObjectives(cfg.Objectives); {
-	case len(cfg.Objectives) == 0 && (f.points != 0 || len(f.validate) > 0):
-		return usagef("--points and --validate need --objectives")
+	case len(cfg.Objectives) == 0 && f.points != 0:
+		return usagef("--points needs --objectives")
+	case len(cfg.Objectives) == 0 && (len(f.join) == 0) != (len(f.validate) == 0):
+		return usagef("--join and --validate need each other")
+	case len(cfg.Objectives) > 0 && len(f.join) > 0:
+		return usagef("--join does not go with --objectives")
 	case f.points < 0:
 		return usagef("--points %d: want at least 0", f.points)
 	case len(cfg.Objectives) > 0 && cfg.Untied:
@@ -262,6 +274,13 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 			return fmt.Errorf("policy %s for trace %q: %w", f.start, t.Name, err)
 		}
 	}
+	for _, path := range f.join {
+		o, err := policy.Load(path)
+		if err != nil {
+			return err
+		}
+		f.earlier = append(f.earlier, o)
+	}
 	if f.checkpoint != "" {
 		if err := os.MkdirAll(f.checkpoint, 0o755); err != nil {
 			return err
@@ -336,6 +355,11 @@ func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swa
 		object, err := train.Run(ctx, cfg)
 		if object == nil {
 			return nil, err
+		}
+		if len(f.join) > 0 && err == nil {
+			if object, err = train.Join(ctx, cfg, object, f.earlier, f.heldOut); err != nil {
+				return nil, err
+			}
 		}
 		return func(last swarm.Stats) (string, error) {
 			return fmt.Sprintf("%s, fitness %.6g", object.Digest(), last.GlobalBest), object.Save(f.out)

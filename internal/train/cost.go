@@ -1,8 +1,12 @@
 package train
 
 import (
+	"context"
+	"math"
+
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/bound"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
@@ -41,9 +45,37 @@ func penalty(run cerebro.Run) float64 {
 	return rejectedWeight*rejected + firstWeight*(1-run.FirstRejection)
 }
 
-// A scale is a trace's volume bound, so that large and small traces count
-// equally: the machines, and the cost or with departures its integral.
+// A scale is a trace's volume bound, or the least cost of some rules, so that large and small traces
+// count equally: the machines, and the cost or with departures its integral.
 type scale struct{ machines, cost float64 }
+
+// scaleOf replays the rules of Against, if there are any, once in the trace's own order.
+func (e *evaluator) scaleOf(ctx context.Context, t *trace.Trace) (scale, error) {
+	if len(e.cfg.Against) == 0 {
+		return scaleOf(t), nil
+	}
+	least := scale{math.Inf(1), math.Inf(1)}
+	r := cerebro.NewReplayer(t)
+	for _, name := range e.cfg.Against {
+		if err := ctx.Err(); err != nil {
+			return least, err
+		}
+		p, err := rule.ByName(name, rule.Options{Seed: e.cfg.Seed})
+		if err != nil {
+			return least, err
+		}
+		run, err := r.Run(p, cerebro.Options{Seed: e.cfg.Seed, Brief: true, Retry: e.cfg.Retry})
+		if err != nil {
+			return least, err
+		}
+		cost := run.Cost
+		if r.Deletes() {
+			cost = run.CostSeconds
+		}
+		least.machines, least.cost = min(least.machines, max(1, float64(run.Machines))), min(least.cost, max(1, cost))
+	}
+	return least, nil
+}
 
 func scaleOf(t *trace.Trace) scale {
 	items := make([]int64, len(t.Instance.Apps))

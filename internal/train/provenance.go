@@ -26,6 +26,7 @@ type settings struct {
 	Guard       float64         `json:"guard,omitempty"`
 	Reference   string          `json:"reference,omitempty"`
 	Reach       float64         `json:"reach,omitempty"`
+	Against     []string        `json:"against,omitempty"`
 	Untied      bool            `json:"untied,omitempty"`
 	Sample      int             `json:"sample,omitempty"`
 	Renew       int             `json:"renew,omitempty"`
@@ -48,7 +49,7 @@ func (e *evaluator) settings(sp *space) (settings, error) {
 		Model: sp.model, Knowledge: sp.knowledge.String(), Features: sp.features, Parameters: sp.parameters,
 		Objectives: c.Objectives, Optimizer: c.Optimizer, Evaluations: c.Evaluations, Particles: c.Particles,
 		Orders: c.Orders, Snapshots: c.Snapshots, Seed: c.Seed, Risk: c.Risk, Reach: c.Reach, Untied: c.Untied, Retry: c.Retry,
-		MovePrice: c.MovePrice,
+		MovePrice: c.MovePrice, Against: c.Against,
 	}
 	if c.Sample > 0 {
 		s.Sample, s.Renew = c.Sample, c.Renew
@@ -102,6 +103,9 @@ func (e *evaluator) provenance(s settings, r swarm.Result) map[string]any {
 	}
 	if s.Guard > 0 {
 		p["guard"], p["reference"] = s.Guard, s.Reference
+	}
+	if len(s.Against) > 0 {
+		p["against"] = s.Against
 	}
 	if s.Untied {
 		p["untied"] = true

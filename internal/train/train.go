@@ -70,7 +70,10 @@ type Config struct {
 	// rejected beyond those that Reference, a policy's name, rejects; 0 = no guard.
 	Guard     float64
 	Reference string // "" = bestfit
-	Name      string `json:"-"` // of the policy object
+	// Against are rules: the cost of a trace counts in units of the least of theirs, in place of the
+	// trace's volume bound.
+	Against []string `json:",omitempty"`
+	Name    string   `json:"-"` // of the policy object
 	// OwnHistory means that the traces are the earlier days of a history and that
 	// the policy is judged on its later days: then test seeds are no test data.
 	OwnHistory bool        `json:"-"`
@@ -266,7 +269,11 @@ type replayers struct{ byTrace []*cerebro.Replayer }
 func newEvaluator(ctx context.Context, cfg *Config, sp *space) (*evaluator, error) {
 	e := &evaluator{cfg: cfg, sp: sp}
 	for t, tr := range cfg.Traces {
-		e.scale = append(e.scale, scaleOf(tr))
+		s, err := e.scaleOf(ctx, tr)
+		if err != nil {
+			return nil, err
+		}
+		e.scale = append(e.scale, s)
 		if len(tr.Events) == 0 {
 			return nil, fmt.Errorf("trace %q has no events to train on", tr.Name)
 		}

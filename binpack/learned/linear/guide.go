@@ -10,7 +10,7 @@ import (
 )
 
 // A guide leads [binpack.State.Search] for one item. It serves scores that depend on each
-// machine alone: without slot, closing and traffic.
+// machine alone: without closing and traffic, and with slot as long as no app is about to run out of places.
 type guide struct {
 	l *Scorer
 	present
@@ -23,7 +23,7 @@ type guide struct {
 
 // guided reports whether a guide serves the items of an app.
 func (l *Scorer) guided(a int32) bool {
-	if l.slots || l.partners != nil || len(l.s.Instance().Dimensions) > binpack.MaxBounded || l.weights[fOpen] != 0 {
+	if len(l.strong) > 0 || l.partners != nil || len(l.s.Instance().Dimensions) > binpack.MaxBounded || l.weights[fOpen] != 0 {
 		return false
 	}
 	return l.wholeKinds && (l.weights[fClose] == 0 && l.weights[fClosing] == 0 || len(l.near[a])+len(l.far[a]) == 0)

@@ -2,6 +2,7 @@ package linear
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 // random weights, with departures, moves of the offer and resets.
 func TestGuide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	shortlisted, scored := 0, 0
+	shortlisted, scored, pressed := 0, 0, false
 	for _, fleet := range []string{"one", "open", "fixed"} {
 		for round := range 3 {
 			t.Run(fmt.Sprint(fleet, " ", round), func(t *testing.T) {
@@ -29,18 +30,22 @@ func TestGuide(t *testing.T) {
 						p.weights[f] = 0
 					}
 				}
-				p.weights[fSlot], p.weights[fClose], p.weights[fClosing], p.weights[fOpen], p.weights[fPartners] = 0, 0, 0, 0, 0
+				p.weights[fClose], p.weights[fClosing], p.weights[fOpen], p.weights[fPartners] = 0, 0, 0, 0
+				p.weights[fSlot] = min(0, float64(1-round)) // with pressure at times in the last round
+				p.params = maps.Clone(p.params)
+				p.params["alpha"] = .2
 				p.emptyLast = round%3 == 1
-				a, b := guided(t, tr, p)
-				shortlisted, scored = shortlisted+a, scored+b
+				a, b, c := guided(t, tr, p)
+				shortlisted, scored, pressed = shortlisted+a, scored+b, pressed || c
 			})
 		}
 	}
+	require.True(t, pressed)
 	require.Greater(t, scored, 100000)
 	require.Less(t, float64(shortlisted), .1*float64(scored), "the search saves nothing")
 }
 
-func guided(t *testing.T, tr *trace.Trace, p *Policy) (shortlisted, scored int) {
+func guided(t *testing.T, tr *trace.Trace, p *Policy) (shortlisted, scored int, pressed bool) {
 	t.Helper()
 	s := binpack.NewState(tr.Instance)
 	scorer, plain := NewScorer(p, s), onlyScores{NewScorer(p, s)}
@@ -63,7 +68,9 @@ func guided(t *testing.T, tr *trace.Trace, p *Policy) (shortlisted, scored int) 
 					want, failure := s.Choose(plain, item)
 					require.Equal(t, failure, err)
 					require.Equal(t, want, got, "event %d", i)
-					if some, known := scorer.searched(q.App, nil); known {
+					if !scorer.guided(q.App) {
+						pressed = true
+					} else if some, known := scorer.searched(q.App, nil); known {
 						all := s.Feasible(q.App, nil)
 						require.Subset(t, all, some)
 						shortlisted, scored = shortlisted+len(some), scored+len(all)
@@ -77,5 +84,5 @@ func guided(t *testing.T, tr *trace.Trace, p *Policy) (shortlisted, scored int) 
 		}
 		s.Reset()
 	}
-	return shortlisted, scored
+	return shortlisted, scored, pressed
 }
