@@ -347,6 +347,10 @@ browser: ## the reports in a headless Chromium, if there is one
 demo: lab ## the product in one go, on generated data (DEMO_BUDGET=ci: a short one)
 	@bin/sigma-lab records cpu hack/demo.sh
 
+.PHONY: policies
+policies: ## train the files of the installed policy again, byte for byte; POLICIES=… for others of hack/policies.sh (half an hour of CPU)
+	hack/policies.sh $(or $(POLICIES),kubernetes-k0 kubernetes-k0-fixed)
+
 .PHONY: golden
 golden: ## rewrite expected outputs and the tables of docs/features.md; read the diff before you commit it
 	@packages=$$(grep -rlE --include='*_test.go' 'flag.Bool\("rewrite"|cockroachdb/datadriven' . | grep -vE '^./(hack|lab|out)/' | xargs -r -n1 dirname | sort -u); \
