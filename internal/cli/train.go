@@ -163,8 +163,8 @@ func (f *trainFlags) check(cfg *train.Config) error {
 		return err
 	}
 	for _, name := range cfg.Against {
-		if err := oneOf("against", name, rule.Names()...); err != nil {
-			return err
+		if !slices.Contains(rule.Names(), name) {
+			return unknown("rule", name, rule.Names())
 		}
 	}
 	model := policy.ModelOf(cfg.Model)
