@@ -99,14 +99,14 @@ kubernetes-k0() {
 		  featureVersion: 1
 		  model: linear
 		  knowledge: K0
-		  features: [util, mean, full, frag, recent, age, crowd, own, size, empty, bill, tight, slot]
+		  features: [util, mean, full, frag, recent, age, crowd, own, size, empty, bill, tight, press]
 		  weights: [-0.145, 0.5, -0.104, -0.052, 0.212, 0.394, 0.382, 0.098, -0.32, -0.385, -0.371, -0.6, -0.6]
 		  parameters: {alpha: 0.25, eta: 4}
 	YAML
 	for dir in "$work"/train-*; do train+=(--trace "$dir"); done
 	for dir in "$work"/validate-*; do validate+=(--validate "$dir"); done
-	all=(--features util,mean,full,frag,recent,age,crowd,own,size,empty,bill,tight,slot,alpha,eta --knowledge K0
-		--against bestfit,mostallocated,worstfit,firstfit,dotproduct --start "$work/start.yaml" --sample 18 --renew 5 --evaluations 300 "${train[@]}")
+	all=(--features util,mean,full,frag,recent,age,crowd,own,size,empty,bill,tight,press,alpha,eta --knowledge K0
+		--against bestfit,mostallocated,worstfit,firstfit,dotproduct --start "$work/start.yaml" --sample 18 --renew 5 --evaluations 240 "${train[@]}")
 	echo '== kubernetes-k0' >&2
 	bin/sigma train "${all[@]}" --optimizer cmaes --reach .1 --seed 1 --out "$work/first.yaml"
 	bin/sigma train "${all[@]}" --optimizer cmaes --reach .2 --seed 2 --out "$work/second.yaml"

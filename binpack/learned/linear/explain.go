@@ -29,7 +29,11 @@ func (l *Scorer) Explain(item binpack.Item, m int32) []binpack.Term {
 		}
 		// An empty machine has its penalty instead of the features of amounts.
 		amounts := f <= fEmpty || f == fSingl || f == fTight || f == fSize || f == fPrice || f == fBill
-		add(features[f].Name, weight, value[f], !heldBack || !amounts)
+		name := features[f].Name
+		if f == fSlot && l.p.press {
+			name = features[fPress].Name
+		}
+		add(name, weight, value[f], !heldBack || !amounts)
 	}
 	for d, weight := range l.utilDims {
 		if inv := l.inverse[l.s.KindOf(m)][d]; weight != 0 {

@@ -22,6 +22,7 @@ type Policy struct {
 	params     map[string]float64
 	eta        float64
 	anyEmpty   bool // an empty machine is an ordinary candidate
+	press      bool // slot is the feature press
 	emptyLast  bool // in a fixed fleet, too, empty machines are kept back
 }
 
@@ -51,6 +52,12 @@ func New(spec learned.Spec) (*Policy, error) {
 			p.dimWeights[dim] = spec.Weights[i]
 			continue
 		}
+		if f == fPress {
+			f, p.press = fSlot, true
+		}
+		if p.weights[f] != 0 {
+			return nil, errors.New("spec.features: press takes the place of slot: list one of them")
+		}
 		p.weights[f] = spec.Weights[i]
 		p.anyEmpty = p.anyEmpty || f == fEmpty
 	}
@@ -70,7 +77,12 @@ func (p *Policy) usesDemand() bool {
 func (p *Policy) Knowledge() binpack.Knowledge { return p.know }
 
 // Scorer implements [binpack.Policy].
-func (p *Policy) Scorer(s *binpack.State) binpack.Scorer { return NewScorer(p, s) }
+func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {
+	if p.press && p.weights[fSlot] != 0 {
+		return newPressed(p, s)
+	}
+	return NewScorer(p, s)
+}
 
 const (
 	// smallShare is the free share below which a rest counts as a fragment.

@@ -132,6 +132,11 @@ var features = []learned.Feature{
 		Formula: "¼·Σ p_b over b ≠ a that are allowed and fit now and do not fit after; p_b = min(x, 1.6)^eta if b has a limit, x > .3 and R_b ≥ 3, else 0; x = R_b ÷ limit_b ÷ (places_b + 1) on a scale of 8 steps to the doubling; places_b = machines in use with room for b, and those still to be opened, to four leading bits",
 		Unit:    "pressure", Range: "0 …", Normaliser: "limit_b · (places_b + 1)",
 	},
+	{
+		Name: "press", Meaning: "slot on clusters in which limits need many machines, in place of slot: elsewhere it changes little and costs time",
+		Formula: "slot while 3·L ≥ active machines + 1, L as in tight; else 0",
+		Unit:    "pressure", Range: "0 …", Normaliser: "limit_b · (places_b + 1)",
+	},
 }
 
 const (
@@ -155,6 +160,7 @@ const (
 	fBill
 	fPartners
 	fSlot
+	fPress
 	featureCount
 )
 
