@@ -35,15 +35,16 @@ func (a *app) tune() *cobra.Command {
 		Short: "Learn a policy from a recorded history, and say whether it is worth it",
 		Long: `Tune judges policies on whole days against the policy in force (--policy). It first chooses
 among the rules that the target can run and the policy in force, which stays unless another
-costs 1 % less. Then it trains policies, and takes one only where that costs 1 % less than the
-choice. The last days judge once. The answer is one sentence: the policy that was written is
-worth it, use a rule, or keep what you have. On a fixed fleet pods without a place count.
+costs .5 % less. Then it trains policies near the one in force, and takes one only where that
+costs .5 % less than the choice. The last days judge once. The answer is one sentence: the
+policy that was written is worth it, use a rule, or keep what you have. On a fixed fleet pods
+without a place count.
 
 Of three days or more the first half trains, the last fifth judges, and those between choose.
 Of two days the first chooses and the second judges; a single day does both, in other draws:
-each is led in by a copy of itself. Then, as from a snapshot or a record of less than a day,
-days of roll-outs, scaling and jobs are built from the workloads at the end of the record. Of
-three traces or more in which nothing leaves each counts as a day.
+each is led in by a copy of itself. Then training also sees built days, and all days are built
+from a snapshot or a record of less than a day: roll-outs, scaling and jobs of the workloads at
+the end of the record. Of three traces or more in which nothing leaves each counts as a day.
 
 The same flags give the same bytes for any number of workers. With --checkpoint the same
 command resumes after an interrupt. A rule without settings needs no file, only its name.`,
@@ -143,9 +144,9 @@ command resumes after an interrupt. A rule without settings needs no file, only 
 	flags.StringVar(&cfg.InForce, "policy", "learned", "policy in force, which another has to beat; for upstream's scheduler mostallocated unless given")
 	flags.DurationVar(&from, "from", 0, "leave out what came before this time after the first event")
 	flags.DurationVar(&until, "until", 0, "leave out what came later than this after the first event, for instance 24h")
-	flags.IntVar(&cfg.Evaluations, "evaluations", 200, "budget of each training: positions to evaluate")
+	flags.IntVar(&cfg.Evaluations, "evaluations", tune.DefaultEvaluations, "budget of each training: positions to evaluate")
 	flags.Float64Var(&cfg.PreferencesPercent, "preferences-percent", 0, "also search the price of what pods prefer: how many percent more than ignoring it that may cost")
-	flags.IntVar(&cfg.Seeds, "seeds", 2, "trainings of each kind; 0: rules and shipped files only, in seconds")
+	flags.IntVar(&cfg.Seeds, "seeds", tune.DefaultSeeds, "trainings of each kind; 0: rules and shipped files only, in seconds")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of trainings, shuffles and draws")
 	flags.IntVar(&cfg.Workers, "workers", runtime.GOMAXPROCS(0), "evaluations at the same time")
 	flags.StringVar(&cfg.Checkpoint, "checkpoint", "", "folder that keeps every evaluation, to resume from")

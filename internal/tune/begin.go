@@ -27,10 +27,15 @@ func (r *run) begin() error {
 		return err
 	}
 	if zeros(r.traces) {
-		r.note("the forecast is 0 for every app: no policy with a forecast (K1) is trained")
+		r.note("the forecast is 0 for every app: no policy with a forecast (K1) is a candidate")
 	}
-	r.of = r.cfg.Evaluations * r.cfg.Seeds * len(methods(r.cfg.Target, r.traces))
-	return nil
+	if r.cfg.Seeds == 0 {
+		return nil
+	}
+	var err error
+	r.searches, err = r.methods()
+	r.of = r.cfg.Evaluations * r.cfg.Seeds * len(r.searches)
+	return err
 }
 
 // cut takes the part of the history that Config selects.

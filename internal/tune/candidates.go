@@ -9,6 +9,7 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/export"
 	"github.com/sigma-scheduler/sigma/internal/train"
@@ -177,20 +178,19 @@ func devices(inst *binpack.Instance) bool {
 	return slices.ContainsFunc(inst.Dimensions, func(d binpack.Dimension) bool { return d.Device })
 }
 
-// A method is a model with its knowledge and the features it learns.
+// A method is a search of a model's weights and parameters, or of a rule's settings.
 type method struct {
 	model     string
 	knowledge binpack.Knowledge
-	features  []string // nil = the model's own
+	features  []string       // and parameters; nil = the model's own
+	start     *policy.Object // nil = anywhere
+	near      bool           // the search stays near start
 }
 
 func (m method) String() string {
 	name := m.model + " " + m.knowledge.String()
-	switch {
-	case slices.Contains(m.features, "slot"):
-		name += " with slots"
-	case slices.Contains(m.features, "recent") && !slices.Contains(m.features, "empty"):
-		name += " without empty"
+	if m.near {
+		name += " from " + m.start.Metadata.Name
 	}
 	return name
 }
@@ -200,97 +200,78 @@ func (m method) file() string {
 	return strings.ToLower(strings.ReplaceAll(m.String(), " ", "-"))
 }
 
-// features are those for clusters where pods leave: six that were chosen on generated clusters
-// (kubernetes, seeds below 900000), and those of the files shipped for such clusters. With
-// empty, the policy also decides when to start a machine and of which kind; without, that is
-// left to the order of machines.
-func features() []string {
-	list := []string{"util", "mean", "full", "frag", "recent", "empty"}
-	for _, o := range forLeaving() {
-		for _, name := range o.Spec.Features {
-			if !slices.Contains(list, name) {
-				list = append(list, name)
-			}
-		}
+// methods are the searches for a target: of the settings of upstream's rule, or near the file that decides under
+// the policy in force; offline also of policies with the clock.
+func (r *run) methods() ([]method, error) {
+	if !r.cfg.Target.runsFiles() {
+		start := ruleObject(rule.Settings{Choice: rule.Choice{Name: "mostallocated"}})
+		return []method{{model: policy.RuleModel, knowledge: binpack.K0, start: start}}, nil
 	}
-	return list
-}
-
-// forLeaving are the shipped files, weighted sums without a forecast and without parameters,
-// for clusters where pods leave.
-func forLeaving() (list []*policy.Object) {
-	for _, f := range policy.ShippedFiles() {
-		s := f.Object.Spec
-		if f.Departures && s.Model == "linear" && s.Knowledge == binpack.K0.String() && len(s.Parameters) == 0 {
-			list = append(list, f.Object)
-		}
-	}
-	return list
-}
-
-// forFixed are methods with the features and parameters of the shipped weighted sums for fixed fleets.
-func forFixed() (list []method) {
-	for _, f := range policy.ShippedFiles() {
-		if s := f.Object.Spec; f.Fixed && s.Model == "linear" && s.Knowledge == binpack.K0.String() {
-			list = append(list, method{"linear", binpack.K0, slices.Concat(s.Features, slices.Sorted(maps.Keys(s.Parameters)))})
-		}
-	}
-	return list
-}
-
-// forFillUps lists the contents of the first shipped weighted sum with a knowledge, for
-// clusters where nothing leaves: features, then parameters.
-func forFillUps(know binpack.Knowledge) []string {
-	for _, f := range policy.ShippedFiles() {
-		s := f.Object.Spec
-		if !f.Departures && s.Model == "linear" && s.Knowledge == know.String() {
-			return slices.Concat(s.Features, slices.Sorted(maps.Keys(s.Parameters)))
-		}
-	}
-	return nil
-}
-
-// methods are the methods trained for a target on traces.
-func methods(target Target, traces []*trace.Trace) []method {
-	if !target.runsFiles() {
-		return []method{{policy.RuleModel, binpack.K0, nil}}
-	}
-	inst := traces[0].Instance
-	know := forecast(traces)
 	var list []method
-	if fillUps(traces) {
-		list = []method{{"linear", binpack.K0, forFillUps(binpack.K0)}}
-		if know {
-			list = append(list, method{"linear", binpack.K1, forFillUps(binpack.K1)})
-		}
-	} else {
-		starting := features()
-		list = []method{{"linear", binpack.K0, starting}}
-		if inst.Fleet == binpack.Open && len(inst.Machines) > 1 {
-			leaving := slices.DeleteFunc(slices.Clone(starting), func(name string) bool { return name == "empty" })
-			list = append(list, method{"linear", binpack.K0, leaving})
-		}
-		if inst.Fleet == binpack.Fixed {
-			list = append(list, forFixed()...)
-		}
-		if know {
-			list = append(list, method{"linear", binpack.K1, append(slices.Clone(starting), "closing")})
-		}
+	start, err := r.deciding()
+	if err != nil {
+		return nil, err
 	}
-	if devices(inst) && policy.ModelOf("devices").Takes(binpack.K0) {
-		list = append(list, method{"devices", binpack.K0, nil})
+	if start != nil {
+		list = append(list, nearTo(start))
 	}
-	if target == Offline {
+	if r.cfg.Target == Offline {
 		clock := binpack.K0Clock
-		if know {
+		if forecast(r.traces) {
 			clock = binpack.K1Clock
 		}
-		list = append(list, method{"linear", clock, nil})
+		list = append(list, method{model: "linear", knowledge: clock})
 	}
-	return slices.DeleteFunc(list, func(m method) bool {
-		spec := policy.Spec{Model: m.model, Features: m.features}
-		return slices.ContainsFunc(traces, func(t *trace.Trace) bool { return spec.Suits(t.Instance) != nil })
-	})
+	return list, nil
+}
+
+// nearTo is the search near a file.
+func nearTo(o *policy.Object) method {
+	know, _ := binpack.ParseKnowledge(o.Spec.Knowledge)
+	numbers := slices.Concat(o.Spec.Features, slices.Sorted(maps.Keys(o.Spec.Parameters)))
+	return method{model: o.Spec.Model, knowledge: know, features: numbers, start: o, near: true}
+}
+
+// deciding is the file that decides most items of a training window under the policy in force: that policy, or the
+// file that it chooses; where a rule is in force, the one that the installed policy chooses. It is nil where that
+// file has no numbers to learn.
+func (r *run) deciding() (*policy.Object, error) {
+	current, err := r.inForce()
+	if err != nil {
+		return nil, err
+	}
+	o := current.object
+	if o == nil || o.Spec.Model == policy.RuleModel {
+		o = policy.Shipped()
+	}
+	if o.Spec.Model == policy.ShippedModel {
+		windows := r.scenarios()
+		if o, err = chosenFile(o, windows[len(windows)-1]); err != nil {
+			return nil, err
+		}
+	}
+	if o == nil || !slices.Contains(policy.TrainableNames(), o.Spec.Model) {
+		return nil, nil
+	}
+	return o, nil
+}
+
+// chosenFile is the shipped file that a policy chooses for most items of a trace; nil if for none.
+func chosenFile(o *policy.Object, t *trace.Trace) (file *policy.Object, err error) {
+	p, err := o.Policy()
+	if err != nil {
+		return nil, err
+	}
+	run, err := cerebro.NewReplayer(t).Run(p, cerebro.Options{Retry: true, Brief: true, Fallback: rule.Fallback{}})
+	items, most := map[string]int{}, 0
+	for _, c := range run.Choices {
+		items[c.Name] += c.Items
+		if items[c.Name] > most {
+			most = items[c.Name]
+			file, _ = policy.ShippedChoice(c.Choice)
+		}
+	}
+	return file, err
 }
 
 // space is the search space of a rule's settings for a target; nil = the target runs files.

@@ -36,7 +36,7 @@ type Row struct {
 // Savings in percent below which a policy that is there stays: less than that differs from day to day, built
 // days from real ones by more, and numbers of pods without a place by yet more.
 const (
-	margin        = 1
+	margin        = .5
 	marginBuilt   = 3
 	marginLeftOut = 10
 )
@@ -125,7 +125,7 @@ func (r *run) best(j *judged, from, other int, least float64) int {
 }
 
 // better reports whether a policy is better than the policy in force on a part that judges: by the whole
-// interval, or where there is none, since one day or built days judge, by the margin and in every replay.
+// interval, or where there is none, since one day or built days judge, by the margin and clearly over the draws.
 func (r *run) better(j *judged, own int, part []span) bool {
 	s := r.saving(j, own, 0)
 	switch {
@@ -174,6 +174,9 @@ func (r *run) choose(ctx context.Context) error {
 			e.Digest = c.object.Digest()
 		}
 		r.out.Candidates = append(r.out.Candidates, e)
+	}
+	if sameDay(r.split.train, r.split.validate) {
+		r.out.Parts.Train = "other draws of " + r.out.Parts.Train
 	}
 	if len(r.split.test) == 0 {
 		return r.finish(untrained[0], j.all[rival])

@@ -120,7 +120,7 @@ func TestRecordFixed(t *testing.T) {
 	own, base := 0, 0
 	for i := range n {
 		tr := generated(t, "kubernetes", first+i, "fleet=fixed", tight, "nodes="+cmp.Or(os.Getenv("TUNE_NODES"), "0"))
-		p, result := tuned(t, day, 200, 2, tr)
+		p, result := tuned(t, day, DefaultEvaluations, DefaultSeeds, tr)
 		from := tr.Events[0].Time + day
 		_, a := after(t, tr, from, p)
 		_, b := after(t, tr, from, rule.BestFit{})
@@ -219,6 +219,6 @@ func TestRecordDrift(t *testing.T) {
 func TestRecordCPU(t *testing.T) {
 	tr := generated(t, "kubernetes", setting("TUNE_SEED", 910000), "fleet=one", "nodes=200")
 	before := cputime.Process()
-	_, result := tuned(t, 0, 200, 2, tr)
+	_, result := tuned(t, 0, DefaultEvaluations, DefaultSeeds, tr)
 	fmt.Printf("%.0f CPU-seconds for 48 h of 200 nodes; %s\n", (cputime.Process() - before), result.Sentence())
 }

@@ -16,7 +16,7 @@ const (
 	fewest = 3 // fill-ups, to train, validate and test
 	// builtToTrain days are built where all recorded ones choose and judge, and builtForAll where no
 	// whole day is recorded.
-	builtToTrain, builtForAll = 4, 16
+	builtToTrain, builtForAll = 3, 16
 )
 
 // A span is a stretch of one trace: its days follow one another.
@@ -43,8 +43,8 @@ func leaves(t *trace.Trace) bool {
 
 // divide cuts the history into whole days and shares them out: half of them train, and the last fifth
 // tests. Of two days the first chooses, the second tests; a single day does both, in other draws; then
-// built days train. Without a whole day in which something leaves all days are built. With
-// [Config.Choose] the last days choose, and none tests.
+// the part that chooses also trains, in other draws, next to built days. Without a whole day in which
+// something leaves all days are built. With [Config.Choose] the last days choose, and none tests.
 func (r *run) divide() error {
 	days, err := r.days()
 	if err != nil {
@@ -68,14 +68,17 @@ func (r *run) divide() error {
 	case r.cfg.Seeds == 0:
 		s.train = nil
 	case len(s.train) == 0:
-		s.train = stretch(r.build(builtToTrain))
+		s.train = slices.Concat(s.validate, r.build(builtToTrain))
 	}
 	return nil
 }
 
 // again reports a history whose one day chooses and judges.
-func (r *run) again() bool {
-	return len(r.split.test) > 0 && r.split.test[0].from == r.split.validate[0].from && r.split.test[0].trace == r.split.validate[0].trace
+func (r *run) again() bool { return sameDay(r.split.test, r.split.validate) }
+
+// sameDay reports whether a part begins with the day with which another begins.
+func sameDay(a, b []span) bool {
+	return len(a) > 0 && a[0].from == b[0].from && a[0].trace == b[0].trace
 }
 
 // days are the whole days of the traces, each of a trace's last with the rest that is no day. Either every

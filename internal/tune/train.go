@@ -10,95 +10,38 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
-	"github.com/sigma-scheduler/sigma/binpack/rule"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/train"
 )
 
-// scenarios are windows of a part to train on: days that overlap by half, or the whole of
-// a shorter span, or fill-ups as they are.
-func scenarios(traces []*trace.Trace, spans []span) []*trace.Trace {
-	var cut []span
-	var whole []*trace.Trace
-	for _, s := range spans {
-		if s.whole {
-			whole = append(whole, traces[s.trace])
-			continue
-		}
-		length := min(s.until-s.from, day)
-		for from := s.from; from+length <= s.until+1; from += length / 2 {
-			cut = append(cut, span{trace: s.trace, from: from, until: from + length})
-		}
-	}
-	for _, s := range cut {
-		whole = append(whole, traces[s.trace].Window(s.from, s.until, nil))
-	}
-	return whole
-}
-
-// starts are the policies that trainings of a method begin with, in turn: Best-Fit, and the
-// shipped files that its features can express. A list without one means anywhere.
-func (m method) starts(fixed bool) []*policy.Object {
-	var list []*policy.Object
-	if m.model == policy.RuleModel {
-		return []*policy.Object{ruleObject(rule.Settings{Choice: rule.Choice{Name: "mostallocated"}})}
-	}
-	if o := m.bestFit(); o != nil {
-		list = append(list, o)
-	}
-	all := m
-	if all.features == nil {
-		all.features = policy.ModelOf(m.model).Learns(m.knowledge, fixed)
-	}
-	return append(list, all.files()...)
-}
-
-// files are the shipped files that the features of a method can express.
-func (m method) files() (list []*policy.Object) {
-	for _, f := range policy.ShippedFiles() {
-		s := f.Object.Spec
-		know, _ := binpack.ParseKnowledge(s.Knowledge)
-		if s.Model == m.model && (know == m.knowledge || know == binpack.K0 && len(s.Parameters) == 0) && says(m.features, &s) {
-			list = append(list, f.Object)
-		}
-	}
-	return list
-}
-
-// says reports whether the learned features include all of a file, and the file has all
-// learned parameters.
-func says(learned []string, s *policy.Spec) bool {
-	model := policy.ModelOf(s.Model)
-	for _, name := range learned {
-		if _, ok := model.Parameter(name); ok {
-			if _, ok = s.Parameters[name]; !ok {
-				return false
+// scenarios are the windows to train on, each led in (see [ledIn]): built days and fill-ups once, recorded days so often
+// that there are trainingDraws. Where the part that chooses also trains, it does so in draws that neither choose nor
+// judge.
+func (r *run) scenarios() (list []*trace.Trace) {
+	var once, recorded []span
+	for _, s := range r.split.train {
+		from := s.from
+		for _, until := range s.marks {
+			one := span{trace: s.trace, from: from, until: until, marks: []float64{until}, whole: s.whole}
+			if from = until; s.whole || r.isBuilt([]span{s}) {
+				once = append(once, one)
+			} else {
+				recorded = append(recorded, one)
 			}
 		}
 	}
-	for name := range s.Parameters {
-		if !slices.Contains(learned, name) {
-			return false
-		}
+	list = ledIn(r.traces, once, r.cfg.Seed, 0, 1)
+	if len(recorded) == 0 {
+		return list
 	}
-	return !slices.ContainsFunc(s.Features, func(name string) bool { return !slices.Contains(learned, name) })
-}
-
-// bestFit is Best-Fit as a linear policy of a method; nil where its features cannot express it.
-func (m method) bestFit() *policy.Object {
-	o := &policy.Object{APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "bestfit"}}
-	o.Spec = policy.Spec{FeatureVersion: policy.FeatureVersion, Model: m.model, Knowledge: m.knowledge.String(), Features: m.features}
-	for _, name := range m.features {
-		o.Spec.Weights = append(o.Spec.Weights, map[string]float64{"mean": 1, "empty": -1}[name])
+	first, count := 0, max(1, (trainingDraws-len(once)+len(recorded)-1)/len(recorded))
+	if sameDay(r.split.train, r.split.validate) {
+		first = 2 * r.draws(r.split.validate).count
 	}
-	parameter := func(name string) bool {
-		_, ok := policy.ModelOf(m.model).Parameter(name)
-		return ok
+	for order := first; order < first+count; order++ {
+		list = append(list, ledIn(r.traces, recorded, r.cfg.Seed, order, first+count)...)
 	}
-	if m.model != "linear" || !slices.Contains(m.features, "mean") || slices.ContainsFunc(m.features, parameter) {
-		return nil
-	}
-	return o
+	return list
 }
 
 // wrong makes the forecasts of traces wrong, each in its own way: all by one factor, and
@@ -174,10 +117,10 @@ func peakShare(t *trace.Trace) float64 {
 	return peak
 }
 
-// learn trains a policy by a method, from start or from anywhere where it is nil.
-func (r *run) learn(ctx context.Context, m method, seed uint64, start *policy.Object) (*policy.Object, error) {
+// learn trains a policy by a method.
+func (r *run) learn(ctx context.Context, m method, seed uint64) (*policy.Object, error) {
 	name := fmt.Sprintf("%s-%d", m.file(), seed)
-	traces := scenarios(r.traces, r.split.train)
+	traces := r.scenarios()
 	if r.fixed() && !fillUps(r.traces) {
 		traces = tightened(traces)
 	}
@@ -185,10 +128,13 @@ func (r *run) learn(ctx context.Context, m method, seed uint64, start *policy.Ob
 		traces = wrong(traces, r.cfg.Seed)
 	}
 	cfg := train.Config{
-		Traces: traces, Model: m.model, Knowledge: m.knowledge, Features: m.features, Start: start, Rules: r.cfg.Target.space(r.traces[0].Instance),
+		Traces: traces, Model: m.model, Knowledge: m.knowledge, Features: m.features, Start: m.start, Rules: r.cfg.Target.space(r.traces[0].Instance),
 		Evaluations: r.cfg.Evaluations, Seed: seed, Workers: r.cfg.Workers, Risk: train.DefaultRisk,
 		Retry: r.fixed() && !fillUps(r.traces), OwnHistory: true, Name: r.cfg.Name,
 		Progress: func(s train.Stats) { r.progress(s.Evaluations, name) },
+	}
+	if m.near {
+		cfg.Optimizer, cfg.Reach, cfg.Particles = "cmaes", reach, particles
 	}
 	if len(traces) > perEvaluation {
 		cfg.Sample, cfg.Renew = perEvaluation, renew
@@ -207,8 +153,13 @@ func (r *run) learn(ctx context.Context, m method, seed uint64, start *policy.Ob
 func (r *run) fixed() bool { return r.traces[0].Instance.Fleet == binpack.Fixed }
 
 const (
-	// perEvaluation is the number of windows that an evaluation replays; they change every renew
-	// generations.
-	perEvaluation = 2
+	// trainingDraws is the least number of windows to train on: the gain on fewer is that of their sequence of events,
+	// and not that of the cluster.
+	trainingDraws = 8
+	// perEvaluation is the most windows that an evaluation replays; they change every renew generations.
+	perEvaluation = 8
 	renew         = 5
+	// A search near a file begins with steps of reach times the range of a weight, and has generations of particles.
+	reach     = .1
+	particles = 12
 )

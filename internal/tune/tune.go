@@ -82,21 +82,28 @@ func (p *Parts) text() string {
 
 // run is one tuning.
 type run struct {
-	cfg     Config
-	traces  []*trace.Trace // those of cfg, cut, and then the built days
-	split   split
-	done    int // evaluations of trainings that are over
-	of      int
-	measure measure
+	cfg      Config
+	traces   []*trace.Trace // those of cfg, cut, and then the built days
+	split    split
+	searches []method // none where nothing is trained
+	done     int      // evaluations of trainings that are over
+	of       int
+	measure  measure
 	// chosen is the candidate that was judged and chosen, and current the policy in force.
 	chosen, current *candidate
 	out             Result
 }
 
-// variants is the number of replays that judge a recorded part, and variantsOfOne that of a part of one day.
+// The lengths of training by default: a minute for a day of 200 nodes.
 const (
-	variants      = 2
-	variantsOfOne = 4
+	DefaultEvaluations = 72
+	DefaultSeeds       = 1
+)
+
+// judging is the least number of replays that judge a recorded part, and variants that of each of its days.
+const (
+	judging  = 8
+	variants = 2
 )
 
 // Run learns a policy, judges it and chooses.
@@ -127,10 +134,14 @@ func (r *run) draws(part []span) (d draws) {
 	switch {
 	case r.isBuilt(part):
 		d.count = 1
-	case part[0].whole || len(part) > 1 || len(part[0].marks) > 1:
+	case part[0].whole:
 		d.count = variants
 	default:
-		d.count = variantsOfOne
+		days := 0
+		for _, s := range part {
+			days += len(s.marks)
+		}
+		d.count = max(variants, (judging+days-1)/days)
 	}
 	if r.again() && &part[0] == &r.split.test[0] {
 		d.first = d.count
@@ -141,33 +152,12 @@ func (r *run) draws(part []span) (d draws) {
 // isBuilt reports whether a part is of built days.
 func (r *run) isBuilt(part []span) bool { return len(part) > 0 && part[0].trace >= len(r.cfg.Traces) }
 
-// trainAll trains every method with every seed on the train part.
-func (r *run) trainAll(ctx context.Context) ([]*candidate, error) {
-	var list []*candidate
-	if r.cfg.Seeds == 0 {
-		return nil, nil
-	}
-	for _, m := range methods(r.cfg.Target, r.traces) {
-		starts := m.starts(r.fixed())
-		var members []*policy.Object
+// trainAll trains by every method with every seed.
+func (r *run) trainAll(ctx context.Context) (list []*candidate, err error) {
+	for _, m := range r.searches {
 		for i := range r.cfg.Seeds {
-			if len(starts) > 0 {
-				members = append(members, starts[i%len(starts)])
-			} else {
-				members = append(members, nil)
-			}
-		}
-		if r.averages(m) {
-			c, err := r.average(ctx, m, members)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, c)
-			continue
-		}
-		for i, start := range members {
 			seed := r.cfg.Seed + uint64(i)
-			object, err := r.learn(ctx, m, seed, start)
+			object, err := r.learn(ctx, m, seed)
 			if err != nil {
 				return nil, err
 			}

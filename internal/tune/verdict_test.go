@@ -12,8 +12,8 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// TestBetter: where one day or built days judge, a policy needs the margin and no replay in which it costs more;
-// where days judge, the whole interval.
+// TestBetter: where one day or built days judge, a policy needs the margin, clearly over the draws; where
+// days judge, the whole interval.
 func TestBetter(t *testing.T) {
 	of := func(days ...[]float64) (l losses) {
 		for _, orders := range days {
@@ -33,8 +33,10 @@ func TestBetter(t *testing.T) {
 		want bool
 	}{
 		"one day":                    {recorded, byCost, of([]float64{98, 98}), true},
-		"less than the margin":       {recorded, byCost, of([]float64{99.5, 99.5}), false},
+		"less than the margin":       {recorded, byCost, of([]float64{99.6, 99.6}), false},
 		"one draw of two is worse":   {recorded, byCost, of([]float64{90, 101}), false},
+		"seven draws of eight":       {recorded, byCost, of([]float64{95, 95, 95, 95, 95, 95, 95, 100.1}), true},
+		"draws that disagree":        {recorded, byCost, of([]float64{90, 90, 90, 115}), false},
 		"left out, one day":          {recorded, byLeftOut, of([]float64{80, 80}), true},
 		"left out, too few less":     {recorded, byLeftOut, of([]float64{95, 95}), false},
 		"left out, a worse draw":     {recorded, byLeftOut, of([]float64{20, 101}), false},
@@ -121,7 +123,7 @@ func TestBest(t *testing.T) {
 	j := judged{all: []*candidate{{policy: k0}, {kind: trained, policy: k0}, {kind: trained, policy: k1}}, lost: []losses{of(100, 100, 100), of(95, 95, 95), of(80, 96, 96)}}
 	require.Equal(t, 1, r.best(&j, 1, 0, 1), "better in one day of three only")
 	require.Equal(t, 0, r.best(&j, 1, 0, 20))
-	j.lost = []losses{{{{cost: 100}}}, {{{cost: 98}}}, {{{cost: 97.5}}}}
+	j.lost = []losses{{{{cost: 100}}}, {{{cost: 98}}}, {{{cost: 97.6}}}}
 	require.Equal(t, 1, r.best(&j, 1, 0, 1), "one day does not show that a forecast is surely better")
 	j.lost[2][0][0].cost = 96
 	require.Equal(t, 2, r.best(&j, 1, 0, 1), "but by the margin")

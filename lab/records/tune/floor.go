@@ -58,7 +58,7 @@ func Floor(ctx context.Context, cfg Config) error {
 	ways := []struct {
 		record   string
 		seeds, n int
-	}{{"one day", 0, cfg.Clusters}, {"a snapshot", 0, cfg.Clusters}, {"one day", 2, cfg.Trained}}
+	}{{"one day", 0, cfg.Clusters}, {"a snapshot", 0, cfg.Clusters}, {"one day", product.DefaultSeeds, cfg.Trained}, {"a snapshot", product.DefaultSeeds, cfg.Trained}}
 	for _, fleet := range []string{"one", "open"} {
 		rows := make([]row, len(ways))
 		for i := range cfg.Clusters {
@@ -88,7 +88,7 @@ func Floor(ctx context.Context, cfg Config) error {
 				before := cfg.Seconds()
 				out, err := product.Run(ctx, product.Config{
 					Traces: []*trace.Trace{recorded(t, way.record)}, Target: product.Live, InForce: installed, Catalog: compare.Catalog{Shipped: policies.Files},
-					Evaluations: 200, Seeds: way.seeds, Seed: 1, Workers: 1, Name: "tuned",
+					Evaluations: product.DefaultEvaluations, Seeds: way.seeds, Seed: 1, Workers: 1, Name: "tuned",
 				})
 				if err != nil {
 					return err
