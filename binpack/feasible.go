@@ -29,6 +29,7 @@ type room struct {
 	deviceOut  []int32
 
 	lastReject int
+	lastTook   int         // index in offered of a machine that took an item
 	asked      uint64      // calls of feasibleMany
 	rejecting  []rejecting // all dimensions, those that reject most machines first
 }
@@ -85,6 +86,21 @@ func (s *room) hasRoom(app *App, m int32) bool {
 		}
 	}
 	return len(s.deviceDims) == 0 || s.devicesFit(app, m)
+}
+
+// Takes reports whether some machine on offer takes one more item of an app.
+func (s *room) Takes(app int32) bool {
+	blocked := s.Blocked(app)
+	for i := range s.offered {
+		w := (s.lastTook + i) % len(s.offered)
+		for word := s.offered[w] &^ blocked[w]; word != 0; word &= word - 1 {
+			if s.Fits(app, int32(w*64+bits.TrailingZeros64(word))) {
+				s.lastTook = w
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Feasible appends to buf the machines on offer that take one more item of an

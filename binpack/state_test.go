@@ -29,6 +29,7 @@ func newBench(t *testing.T, inst *binpack.Instance) *bench {
 func (b *bench) feasible(app int32) []int32 {
 	machines := b.state.Feasible(app, nil)
 	require.True(b.t, slices.IsSorted(machines))
+	require.Equal(b.t, len(machines) > 0, b.state.Takes(app))
 	var got []spot
 	for _, m := range machines {
 		require.True(b.t, b.state.Fits(app, m))

@@ -91,6 +91,24 @@ time,kind,request,app,count
 	require.Equal(t, []float64{0, 0, 0, 0, 0}, elapsed(saw))
 }
 
+// TestRequestsArrive: the items of a request arrive together where the trace is no cluster's.
+func TestRequestsArrive(t *testing.T) {
+	for source, want := range map[string]int64{ // of 7 items in 5 requests, of which one request finds no machine
+		"":                                     6,
+		"source: {origin: Kubernetes cluster}": 6,
+		"source: {generator: sigma generate kubernetes}": 6,
+		"source: {generator: a script}":                  6,
+		"source: {generator: sigma generate large}":      5,
+		"source: {origin: azure}":                        5,
+		"source: {requests: whole}":                      5,
+	} {
+		r := cerebro.NewReplayer(tableTrace(t, "fleet: open\n"+source, openMachines, tableEvents))
+		run, _ := replay(t, r, lowest, cerebro.Options{})
+		require.Equal(t, 1, run.Unplaced)
+		require.Equal(t, want, r.State().RequestCount(), source)
+	}
+}
+
 func elapsed(saw []binpack.Known) []float64 {
 	var list []float64
 	for _, k := range saw {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
@@ -18,6 +19,15 @@ func withoutForecast(inst *binpack.Instance) *binpack.Instance {
 		seen.Apps[a].Expected, seen.Apps[a].Lifetime, seen.Apps[a].Declared = -1, -1, 0
 	}
 	return &seen
+}
+
+// wholeRequests reports whether the items of a request arrive together, as one request: in traces that state it, in the
+// article's instances, and in azure, where tenants request machines in batches. All others are of clusters, where a
+// scheduler gets one pod at a time.
+func wholeRequests(t *trace.Trace) bool {
+	generator, _ := t.Source["generator"].(string)
+	kind, generated := strings.CutPrefix(generator, "sigma generate ")
+	return generated && kind != "kubernetes" || t.Source["origin"] == "azure" || t.Source["requests"] == "whole"
 }
 
 // scan computes the values that all orders share: forecast, totals, the period.

@@ -63,7 +63,9 @@ func (r *Replayer) keepDevices(item int32, devices []binpack.Device) {
 
 func (r *Replayer) create(e trace.Event) {
 	q := r.trace.Requests[e.Request]
-	r.state.Arrive(q.App, q.Count)
+	if r.whole {
+		r.state.Arrive(q.App, q.Count)
+	}
 	for i := range q.Count {
 		if !r.stayed(e, i) && !r.place(e.Time, e.Request, i) {
 			r.reject(e, i)
@@ -117,6 +119,7 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		return r.follow(now, request, number)
 	}
 	item := binpack.Item{App: r.trace.Requests[request].App, Serial: uint64(r.base[request] + number)}
+	counted := r.whole || r.arrive(item.App)
 	if u.opt.watch != nil {
 		u.opt.watch(request, number, item)
 	}
@@ -130,6 +133,9 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 		chooser, _ = u.fallback.(binpack.DeviceChooser)
 	}
 	if r.opens(item.App, m, err) && r.rescue(now, request, number) {
+		if !counted {
+			r.state.Arrive(item.App, 1)
+		}
 		return true
 	}
 	if err != nil {
@@ -152,6 +158,16 @@ func (r *Replayer) place(now float64, request, number int32) bool {
 	r.notePlaced(now, request, number, m, devices)
 	u.mover.came(r, r.base[request]+number, item.App, m)
 	return true
+}
+
+// arrive counts an item as the ledger of a scheduler counts a pod: once there are machines to rank for it. It reports
+// whether there are; else the item is counted when it gets a machine.
+func (r *Replayer) arrive(app int32) bool {
+	takes := r.state.Takes(app)
+	if takes {
+		r.state.Arrive(app, 1)
+	}
+	return takes
 }
 
 // noteChoice counts an item for the choice that decides on it.

@@ -88,6 +88,7 @@ func TestRepairKeepsConstraints(t *testing.T) {
 		opt.Record = h.record
 		run, err := r.Run(p, opt)
 		require.NoError(t, err)
+		require.EqualValues(t, run.Placed, r.State().SeenTotal(), "items count once they have a machine")
 		require.Zero(t, run.Violations, "seed %d, %s", seed, p.name)
 		moved, longest := recountMoves(t, tr, r.State(), &h, opt.Repair.Budget)
 		require.Equal(t, run.Moves, moved)

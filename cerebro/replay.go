@@ -97,6 +97,7 @@ type Replayer struct {
 
 	meter   *meter // of the last Options.Usage
 	resized bool   // demands are not those of the trace
+	whole   bool   // requests arrive whole, else item by item
 
 	// Of the current run.
 	where   []int32
@@ -122,7 +123,7 @@ type waiting struct {
 
 // NewReplayer prepares the replay of a trace.
 func NewReplayer(t *trace.Trace) *Replayer {
-	r := &Replayer{trace: t, state: binpack.NewState(withoutForecast(t.Instance)), orders: map[orderKey][]trace.Event{}}
+	r := &Replayer{trace: t, state: binpack.NewState(withoutForecast(t.Instance)), orders: map[orderKey][]trace.Event{}, whole: wholeRequests(t)}
 	r.base = make([]int32, len(t.Requests)+1)
 	for i, q := range t.Requests {
 		r.base[i+1] = r.base[i] + q.Count

@@ -39,6 +39,7 @@ func TestStay(t *testing.T) {
 	require.Equal(t, []int{0, 4, 2, 2, 0}, []int{run.Unplaced, run.Placed, run.Stayed, run.Machines, run.Violations})
 	require.Equal(t, 4, decisions, "of the last replay alone")
 	require.Equal(t, []float64{0}, run.Rejected)
+	require.EqualValues(t, 2, r.State().SeenTotal(), "those that stay have not arrived")
 
 	options.Stay = stood{lines: []int32{0, 1, 0, -1}} // nothing is known of the last one, so it is left out
 	run, err = r.Run(lowest, options)

@@ -52,6 +52,7 @@ var malformedTraces = map[string]malformed{
 	"currency with codes":  {"trace.yaml", "{seed: 1}", `{currency: "USD\x1b[2J"}`, "trace.yaml: source.currency: want a currency of at most 8 signs without spaces, such as USD"},
 	"currency too long":    {"trace.yaml", "{seed: 1}", "{currency: simoleons}", "trace.yaml: source.currency: want a currency of at most 8 signs"},
 	"currency a number":    {"trace.yaml", "{seed: 1}", "{currency: 1}", "trace.yaml: source.currency: want a currency of at most 8 signs"},
+	"unknown requests":     {"trace.yaml", "{seed: 1}", "{requests: single}", "trace.yaml: source.requests: single: want whole, or nothing"},
 	"infinite source":      {"trace.yaml", "{seed: 1}", "{a: .inf}", `trace.yaml:6: source: a: ".inf": not finite`},
 
 	// machines.csv.

@@ -140,6 +140,9 @@ func (b *builder) readManifest(r io.Reader) error {
 	if c, ok := b.trace.Source["currency"].(string); b.trace.Source["currency"] != nil && (!ok || !currencies.MatchString(c)) {
 		return fmt.Errorf("%s: source.currency: %s", manifestFile, wantCurrency)
 	}
+	if how := b.trace.Source["requests"]; how != nil && how != "whole" {
+		return fmt.Errorf("%s: source.requests: %v: want whole, or nothing", manifestFile, how)
+	}
 	b.instance.MaxShareOfApp = b.manifest.maxShareOfApp
 	b.instance.Fleet = b.manifest.fleet
 	b.quantities = make([][]Quantity, len(b.manifest.dimensions))

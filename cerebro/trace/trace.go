@@ -1,7 +1,7 @@
 package trace
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 )
@@ -39,22 +39,18 @@ type Trace struct {
 
 // Fixed returns the requests of placed.csv that must not move, each with the reason: the source's
 // fixed.
-func (t *Trace) Fixed() (map[string]any, error) {
-	fixed, ok := t.Source["fixed"].(map[string]any)
-	if t.Source["fixed"] != nil && !ok {
-		return nil, errors.New("trace.yaml: source.fixed: want requests, each with the reason")
-	}
-	return fixed, nil
-}
+func (t *Trace) Fixed() (map[string]any, error) { return t.reasons("fixed") }
 
 // Ignored returns the requests with constraints that the trace does not have, each with the reason: the source's
 // ignored. The figures of a trace hold without these constraints.
-func (t *Trace) Ignored() (map[string]any, error) {
-	ignored, ok := t.Source["ignored"].(map[string]any)
-	if t.Source["ignored"] != nil && !ok {
-		return nil, errors.New("trace.yaml: source.ignored: want a mapping of requests to reasons")
+func (t *Trace) Ignored() (map[string]any, error) { return t.reasons("ignored") }
+
+func (t *Trace) reasons(key string) (map[string]any, error) {
+	of, ok := t.Source[key].(map[string]any)
+	if t.Source[key] != nil && !ok {
+		return nil, fmt.Errorf("%s: source.%s: want requests, each with the reason", manifestFile, key)
 	}
-	return ignored, nil
+	return of, nil
 }
 
 // A Request is for Count items of one app, numbered from 0.

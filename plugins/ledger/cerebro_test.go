@@ -64,8 +64,10 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 		}
 		return m
 	}
-	withPods := func(of map[string]int64, pods int64) map[string]int64 { // which is no constraint here
-		of["pods"] = pods
+	withPods := func(of map[string]int64, pods int64) map[string]int64 { // which is no constraint where the trace lacks it
+		if _, ok := of["pods"]; !ok {
+			of["pods"] = pods
+		}
 		return of
 	}
 	for line, ml := range inst.Machines {
@@ -160,9 +162,12 @@ func besideAt(tb testing.TB, t *trace.Trace, object *policy.Object, begin float6
 			}
 			return
 		}
-		apply(tb, l, &ledger.Event{Kind: ledger.KindArrive, UID: q.Name, App: name})
+		fits := l.Fits(app, nil)
+		if len(fits) > 0 { // kube-scheduler ranks nothing where no node passes its filters
+			apply(tb, l, &ledger.Event{Kind: ledger.KindArrive, UID: q.Name, App: name})
+		}
 		l.SetClock(begin + d.Time)
-		ranked, err := l.Rank(role, app, l.Fits(app, nil), 1, nil)
+		ranked, err := l.Rank(role, app, fits, 1, nil)
 		require.NoError(tb, err)
 		asked++
 		if len(ranked) == 0 && node == "" || len(ranked) == 1 && l.NodeName(ranked[0].Machine) == node {
