@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
@@ -121,6 +124,41 @@ func TestExpectedIsOfTheBeginning(t *testing.T) {
 		expected[a.Name] = a.Expected
 	}
 	require.Equal(t, map[string]float64{"shop/Deployment/web@cpu=1": 3, "shop/Deployment/late@cpu=2": 7}, expected)
+}
+
+// A policy gets the same numbers of expected pods in a replay of a snapshot as in the scheduler of the cluster.
+func TestExpectedAsInTheScheduler(t *testing.T) {
+	nodes := []*v1.Node{node("n1"), node("n2")}
+	p := picture(nodes, pod("web", "web-1", "n1", "1"), pod("db", "db-1", "n1", "1"), pod("bare", "bare-1", "n2", "500m"), pod("web", "web-2", "", "1"))
+	scaler := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+	scaler.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "db"}
+	scaler.Spec.MinReplicas, scaler.Spec.MaxReplicas = new(int32(4)), 9
+	p.Declared.Deployments = []*appsv1.Deployment{deployment("web", 6, "1"), deployment("db", 2, "1"), deployment("late", 3, "2"), deployment("huge", 5, "99")}
+	p.Declared.Autoscalers = []*autoscalingv2.HorizontalPodAutoscaler{scaler}
+
+	live := ledger.New()
+	take := func(e *ledger.Event) { require.NoError(t, live.Apply(e)) }
+	take(&ledger.Event{Kind: ledger.KindStart, Start: &ledger.Start{Version: ledger.Version, Fleet: "open", Units: podspec.Units}})
+	cluster := kube.NewTranslator("", live, take)
+	for _, n := range p.Nodes {
+		cluster.SetNode(n, slices.DeleteFunc(slices.Clone(p.Pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName != n.Name }))
+	}
+	cluster.Forecast(p.Declared, 0)
+	known := live.Columns().Known.Expected
+
+	r := NewRecorder("", noon)
+	record(t, r, 0, p)
+	tr, _, err := r.Trace("x", "open")
+	require.NoError(t, err)
+	got := map[string]float64{}
+	for _, a := range tr.Instance.Apps {
+		got[a.Name] = a.Expected
+		want := known[live.AppIndex(a.Name)]
+		require.Equal(t, want, a.Expected, a.Name)
+	}
+	require.Equal(t, map[string]float64{
+		"shop/Deployment/web@cpu=1": 6, "shop/Deployment/db@cpu=1": 4, "shop/Deployment/bare@cpu=500m": 1, "shop/Deployment/late@cpu=2": 3,
+	}, got)
 }
 
 // The trace keeps the rules between apps that are gone.
