@@ -26,15 +26,15 @@ import (
 // levels are all levels of knowledge.
 var levels = []binpack.Knowledge{binpack.K0, binpack.K0Clock, binpack.K1, binpack.K1Clock, binpack.K2}
 
-// linear is a policy with all features at a level.
+// linear is a policy with all features at a level, but for press, which takes the place of slot.
 func linear(t testing.TB, know binpack.Knowledge) binpack.Policy {
 	t.Helper()
 	object := policy.Object{
 		APIVersion: policy.APIVersion, Kind: policy.ObjectKind, Metadata: policy.Metadata{Name: "all"},
 		Spec: policy.Spec{
 			FeatureVersion: policy.FeatureVersion, Model: "linear", Knowledge: know.String(),
-			Features:   policy.ModelOf("linear").FeatureNames(),
-			Weights:    []float64{-.31, .17, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .4, .2, -.1, .3, .4, .25, .15},
+			Features:   slices.DeleteFunc(policy.ModelOf("linear").FeatureNames(), func(name string) bool { return name == "press" }),
+			Weights:    []float64{-.31, .17, -.2, .3, -.05, .11, -.8, .5, .13, .07, -.9, .4, .2, -.1, .3, .4, .25, .15, -.12, .06},
 			Parameters: map[string]float64{"eta": 1.7, "z": -.1, "q": 1.2},
 		},
 	}

@@ -58,7 +58,8 @@ func anyPolicy(tb testing.TB, d dice) *policy.Object {
 		return object
 	}
 	object.Spec.Knowledge = oneOf(d, "K0", "K1")
-	object.Spec.Features = policy.ModelOf("linear").FeatureNames()
+	without := oneOf(d, "press", "slot") // one takes the place of the other
+	object.Spec.Features = slices.DeleteFunc(policy.ModelOf("linear").FeatureNames(), func(name string) bool { return name == without })
 	for i, name := range object.Spec.Features {
 		if name == "util:<dimension>" {
 			object.Spec.Features[i] = "util:" + oneOf(d, "cpu", "memory", "disk")
