@@ -380,8 +380,8 @@ func (m *month) judge(a pilot.Action) {
 }
 
 // TestMonth is a month of a cluster whose workload changes on day 12, with a poisoned candidate on
-// day 20. The first policy learned with little memory in demand and is bad once there is much; on
-// other clusters the first policy goes on being good (`make pilot-records`).
+// day 20. The rule in force is good with little memory in demand and bad once there is much; on
+// other clusters the first policy that is learned goes on being good (`make pilot-records`).
 func TestMonth(t *testing.T) {
 	m := newMonth(t, changing(t, 106, changeDay, monthDays, .35, 1.6), 30)
 	m.run()
@@ -398,7 +398,7 @@ func TestMonth(t *testing.T) {
 
 	require.Positive(t, m.found)
 	require.LessOrEqual(t, m.found, (changeDay+2)*day, "the change was noticed late")
-	require.GreaterOrEqual(t, len(m.lives), 2, "the first policy was not replaced")
+	require.NotEmpty(t, m.lives, "the rule in force was not replaced")
 	require.NotContains(t, m.lives, m.poison)
 	require.Positive(t, m.poisoned, "the poisoned candidate never decided")
 	require.LessOrEqual(t, m.rolledBack-m.poisoned, watch.Seconds())
