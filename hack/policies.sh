@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the policies that are shipped in benchdata/policies, one after another:
+# Trains the policies that are shipped in benchdata/policies, and those of lab/policies, one after another:
 #
 #	hack/policies.sh            all of them
 #	hack/policies.sh k1 k0-clock
@@ -14,6 +14,9 @@ work=out/policies
 rm -rf "$work"
 mkdir -p "$work"
 
+# path FILE is the place of a policy.
+path() { if [[ -e lab/policies/$1.yaml ]]; then echo "lab/policies/$1.yaml"; else echo "benchdata/policies/$1.yaml"; fi; }
+
 # traces NAME KIND COUNT [SET…]: COUNT instances of a kind, below the folder NAME.
 traces() {
 	local name=$1 kind=$2 count=$3 sets=()
@@ -27,7 +30,7 @@ train() {
 	local file=$1 features=$2
 	shift 2
 	echo "== general-$file" >&2
-	bin/sigma train --features "$features" "$@" --out "benchdata/policies/general-$file.yaml"
+	bin/sigma train --features "$features" "$@" --out "$(path "general-$file")"
 }
 
 k0() {
@@ -67,7 +70,7 @@ found() {
 	printf '%s\n' 'apiVersion: sigma-scheduler.io/v1alpha1' 'kind: PlacementPolicy' "metadata: {name: $file}" \
 		"spec: {featureVersion: 1, model: linear, knowledge: K0, $spec}" >"$work/$file.yaml"
 	echo "== $file" >&2
-	bin/sigma train --knowledge K0 --evaluations 1 --seed 1 --start "$work/$file.yaml" "$@" --out "benchdata/policies/$file.yaml"
+	bin/sigma train --knowledge K0 --evaluations 1 --seed 1 --start "$work/$file.yaml" "$@" --out "$(path "$file")"
 }
 
 # families NAME N NODES…: clusters of one node size and of several, N of each kind with half and with most of the
@@ -173,7 +176,7 @@ clock() {
 	[[ $file == large-* ]] || file=general-$file
 	echo "== $file" >&2
 	bin/sigma train --features "util,mean,full,frag,close,closing,slot,open,singl,eta,$3" --knowledge "$2" --orders 1 --untied \
-		--evaluations 1 --seed 1 --start "$4" --trace "$work/clock-large" --trace "$work/clock-large2d" --out "benchdata/policies/$file.yaml"
+		--evaluations 1 --seed 1 --start "$4" --trace "$work/clock-large" --trace "$work/clock-large2d" --out "$(path "$file")"
 }
 
 # The weights with the clock are the result of a search of 300 evaluations over these
@@ -225,7 +228,7 @@ devices() {
 		lists+=(--trace "$work/openb/$list")
 	done
 	echo "== general-$file" >&2
-	bin/sigma train --model devices "${lists[@]}" "$@" --out "benchdata/policies/general-$file.yaml"
+	bin/sigma train --model devices "${lists[@]}" "$@" --out "$(path "general-$file")"
 }
 k1-devices() {
 	devices k1-devices --start benchdata/policies/hand-k1-devices.yaml --guard 40 --reference fgd --evaluations 700 --seed 1
@@ -276,7 +279,7 @@ public() {
 	local file=$1 features=$2
 	shift 2
 	echo "== $file" >&2
-	bin/sigma train --features "$features" --seed 1 "$@" --out "benchdata/policies/$file.yaml"
+	bin/sigma train --features "$features" --seed 1 "$@" --out "$(path "$file")"
 }
 
 # have FILE: is there SIGMA_DATA to train it on?

@@ -33,7 +33,7 @@ func runPublic(b *bench) error {
 }
 
 func runTianchi(b *bench) error {
-	const ours = "benchdata/policies/tianchi-k0.yaml"
+	const ours = "lab/policies/tianchi-k0.yaml"
 	dir, err := b.convert("tianchi", "tianchi", []string{"tianchi2018-common", "tianchi2018-prelim-b"}, "--large-first", "--empty")
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func runTianchi(b *bench) error {
 func runTriplet(b *bench) error {
 	baselines := []string{"firstfit", "bestfit", "worstfit", "bestfit-l2", "dotproduct"}
 	levels := []struct{ knowledge, file string }{
-		{"K0", "benchdata/policies/triplet-k0-"}, {"K0+clock", "benchdata/policies/triplet-k0-clock-"},
+		{"K0", "lab/policies/triplet-k0-"}, {"K0+clock", "lab/policies/triplet-k0-clock-"},
 	}
 	var policies []string
 	for _, level := range levels {
@@ -120,7 +120,7 @@ func bestOf(figure func(policy string) (mean, se float64), policies []string) fl
 }
 
 func runAzure(b *bench) error {
-	const ours = "benchdata/policies/azure-k0.yaml"
+	const ours = "lab/policies/azure-k0.yaml"
 	baselines := []string{"firstfit", "movetofront", "bestfit", "bestfit-l2"}
 	dir, err := b.convert("azure", "azure", []string{"azure-v1-flavors"}, "--from", "1950000", "--quiet")
 	if err != nil {
