@@ -79,6 +79,29 @@ func TestWhatifExample(t *testing.T) {
 	require.Contains(t, page, "```\n"+table+"\n```\n")
 }
 
+// docs/installed-policy.md shows three decisions as they are; the last is another than Best-Fit's.
+func TestInstalledPolicyPage(t *testing.T) {
+	page := readText(t, "../../docs/installed-policy.md")
+	commands := regexp.MustCompile(`(?m)^    sigma (explain .*)$`).FindAllStringSubmatch(page, -1)
+	require.Len(t, commands, 3)
+	t.Chdir("../..")
+	for i, command := range commands {
+		args := strings.Fields(command[1])
+		var out, errs bytes.Buffer
+		require.Equal(t, exitOK, run(t.Context(), args, &out, &errs), errs.String())
+		table := regexp.MustCompile(`(?ms)^ +machine .*?^score .*?$`).FindString(out.String())
+		require.NotEmpty(t, table)
+		require.Contains(t, page, command[0]+"\n\n```\n"+table+"\n```\n")
+		if i == 2 {
+			chosen := regexp.MustCompile(`(?m)^chosen +(\S+)`)
+			best := strings.Fields(strings.Replace(command[1], "kubernetes-k0.yaml", "bestfit", 1))
+			var other bytes.Buffer
+			require.Equal(t, exitOK, run(t.Context(), best, &other, &errs), errs.String())
+			require.NotEqual(t, chosen.FindStringSubmatch(out.String())[1], chosen.FindStringSubmatch(other.String())[1])
+		}
+	}
+}
+
 // docs/flow-simulate.md shows a comparison of orders of flows, and its sizes, as they are.
 func TestFlowExample(t *testing.T) {
 	page := readText(t, "../../docs/flow-simulate.md")

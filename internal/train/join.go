@@ -107,6 +107,9 @@ func joined(members []*policy.Object, positions [][]float64, values []float64, b
 		row := map[string]any{"fitness": round(values[i])}
 		if i < len(members) {
 			row["digest"], row["seed"] = members[i].Digest(), members[i].Spec.Provenance["seed"]
+			if earlier, ok := members[i].Spec.Provenance["joined"].(map[string]any); ok {
+				row["joined"] = earlier["policies"]
+			}
 		} else {
 			row["mean"] = true
 		}

@@ -45,6 +45,11 @@ func TestJoin(t *testing.T) {
 	}
 	require.Len(t, p["joined"].(map[string]any)["traces"], 4)
 
+	twice, err := Join(t.Context(), cfg, all[0], []*policy.Object{joined}, other)
+	require.NoError(t, err)
+	require.Equal(t, 3*cfg.Evaluations, twice.Spec.Provenance["evaluations"])
+	require.Equal(t, rows, twice.Spec.Provenance["joined"].(map[string]any)["policies"].([]any)[1].(map[string]any)["joined"])
+
 	cfg.Features = []string{"util"}
 	odd, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
