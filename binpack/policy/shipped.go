@@ -33,6 +33,8 @@ var shippedTable = []struct {
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml", everyMachine: true},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
+	// Limits set the order in which machines run out, also one pod at a time.
+	{with: shipped.Forecast | shipped.Limited, without: shipped.Batches, file: "large-k1.yaml"},
 	// The plain files were trained on machines that are all alike.
 	{with: shipped.Plain | shipped.Mixed, file: "kubernetes-k0.yaml"},
 	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml", digest: "sha256:29ce5301932233c592eb1c849ffe94e4b3b3328ac4038050a279df5893ce73a6"},

@@ -25,6 +25,7 @@ const (
 	Again                         // an app has arrived in more than one request
 	Batches                       // a request was for several items
 	Mixed                         // machines differ in cost or capacity, by more than a twentieth
+	Limited                       // nearly all items that are expected have a limit per machine
 	allFacts     = 1<<iota - 1
 )
 
@@ -37,6 +38,9 @@ const (
 	// does not prove that items leave; one item in 2⁶ does.
 	leastDepartures = 32
 	departureBits   = 6
+
+	// mostLimited is the share of the expected volume above which all of it counts as limited.
+	mostLimited = .9
 
 	// alike: the amounts that the system leaves on machines of one size differ a little.
 	alike = .05
@@ -53,6 +57,7 @@ type facts struct {
 	limited  bool
 	expected []float64 // the forecast that given was computed of
 	given    bool
+	every    bool // nearly all of the forecast has a limit
 	load     *load // of a fixed fleet
 }
 
@@ -108,9 +113,13 @@ func (f *facts) now() Fact {
 	if !same(f.expected, known) {
 		f.expected = known
 		f.given = slices.ContainsFunc(known, func(n float64) bool { return n >= 0 })
+		f.every = f.given && f.everyLimited()
 	}
 	if f.given {
 		facts |= Forecast
+	}
+	if f.every {
+		facts |= Limited
 	}
 	if itemsLeave(f.s) {
 		facts |= Departures
@@ -127,6 +136,32 @@ func (f *facts) now() Fact {
 		}
 	}
 	return facts
+}
+
+// everyLimited adds up the expected items in the largest machines that they fill, over dimensions.
+func (f *facts) everyLimited() bool {
+	inst := f.s.Instance()
+	all, limited := 0., 0.
+	for a, n := range f.expected {
+		if n <= 0 || a >= len(inst.Apps) {
+			continue
+		}
+		share := 0.
+		for d, need := range inst.Apps[a].Demand {
+			most := int64(0)
+			for _, line := range inst.Machines {
+				most = max(most, line.Capacity[d])
+			}
+			if most > 0 {
+				share = max(share, float64(need)/float64(most))
+			}
+		}
+		all += n * share
+		if inst.Groups[inst.Apps[a].Group].Limit > 0 {
+			limited += n * share
+		}
+	}
+	return all > 0 && limited >= mostLimited*all
 }
 
 // same reports whether two forecasts are one slice: drivers replace it, and new apps, without

@@ -46,3 +46,23 @@ func TestAgain(t *testing.T) {
 	s.Reset()
 	require.False(t, again(), "a state that is used once more")
 }
+
+// TestLimited: nearly all that is expected has a limit; apps without a forecast do not count.
+func TestLimited(t *testing.T) {
+	inst := &binpack.Instance{
+		Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+		Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{9}}},
+	}
+	s := binpack.NewState(inst)
+	for a, limit := range []int32{1, 0, 0} {
+		s.AddApp(binpack.App{Group: int32(a), Demand: []int64{2}, Expected: -1, Lifetime: -1}, binpack.Group{Limit: limit}, 0)
+	}
+	f := newFacts(s)
+	for _, c := range []struct {
+		expected []float64
+		want     bool
+	}{{nil, false}, {[]float64{18, 2, -1}, true}, {[]float64{17, 2, -1}, false}, {[]float64{18, -1, 3}, false}, {[]float64{0, 0, 0}, false}} {
+		s.Known.Expected = c.expected
+		require.Equal(t, c.want, f.now()&Limited != 0, "%v", c.expected)
+	}
+}
