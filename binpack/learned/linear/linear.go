@@ -43,6 +43,9 @@ func New(spec learned.Spec) (*Policy, error) {
 	if eta, ok := spec.Parameters["eta"]; ok {
 		p.eta = eta
 	}
+	if slices.Contains(spec.Features, "slot") && slices.Contains(spec.Features, "press") {
+		return nil, errors.New("spec.features: press takes the place of slot: list one of them")
+	}
 	for i, name := range spec.Features {
 		f, dim := learned.FindFeature(features, nil, name)
 		if f < 0 {
@@ -58,15 +61,12 @@ func New(spec learned.Spec) (*Policy, error) {
 		if f == fPress {
 			f, p.press = fSlot, true
 		}
-		if p.weights[f] != 0 {
-			return nil, errors.New("spec.features: press takes the place of slot: list one of them")
-		}
 		p.weights[f] = spec.Weights[i]
 		p.anyEmpty = p.anyEmpty || f == fEmpty
 	}
 	if p.usesDemand() && !p.know.Forecast() && p.know != binpack.K2 {
 		if _, ok := spec.Parameters["alpha"]; !ok {
-			return nil, errors.New("spec.parameters.alpha is needed: without a forecast, closing, slot and singl count arrivals")
+			return nil, errors.New("spec.parameters.alpha is needed: without a forecast, closing, slot, press and singl count arrivals")
 		}
 	}
 	return p, nil

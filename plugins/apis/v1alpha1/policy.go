@@ -64,7 +64,8 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'devices' || self.parameters.size() == 0",message="the model devices has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.features.all(f, (self.model == 'devices') == (f.contains('@') && !f.startsWith('util:')))",message="features with @ are those of the model devices, and it has no others"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'population' || self.parameters.all(p, p.matches('^((kappa|rivals|crowd|excess)[1-6]|busy|fade|bend|start|base|prior|small|large|far|past)$'))",message="the model population has base, bend, busy, fade, far, large, past, prior, small, start, and crowd, excess, kappa, rivals with a number from 1 to 6"
-// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.weights.size() != self.features.size() || !(self.knowledge in ['K0', 'K0+clock']) || 'alpha' in self.parameters || ['closing', 'slot', 'singl'].all(f, !(f in self.features) || self.weights[self.features.indexOf(f)] == 0.0)",message="alpha is needed: without a forecast, closing, slot and singl count arrivals"
+// +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.weights.size() != self.features.size() || !(self.knowledge in ['K0', 'K0+clock']) || 'alpha' in self.parameters || ['closing', 'slot', 'press', 'singl'].all(f, !(f in self.features) || self.weights[self.features.indexOf(f)] == 0.0)",message="alpha is needed: without a forecast, closing, slot, press and singl count arrivals"
+// +kubebuilder:validation:XValidation:fieldPath=".features",rule="!('slot' in self.features && 'press' in self.features)",message="press takes the place of slot: list one of them"
 // +kubebuilder:validation:XValidation:fieldPath=".rule",rule="(self.model == 'rule') == has(self.rule)",message="the model rule has a rule, and no other model has one"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'rule' || self.knowledge == 'K0'",message="the model rule needs K0"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'rule' || self.features.size() == 0",message="the model rule has no features"
@@ -98,7 +99,7 @@ type PlacementPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:validation:items:MaxLength=320
-	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|price|partners|slot|rise|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
+	// +kubebuilder:validation:items:Pattern=`^(util|mean|full|frag|empty|recent|close|closing|open|singl|age|crowd|own|size|price|partners|slot|rise|bill|tight|press|util:(.|\n)+|(fragment|stranded|gpu|cpu|rank)@(none|shared|whole))$`
 	// +kubebuilder:validation:XValidation:rule="self.all(f, self.exists_one(g, f == g))",messageExpression="'listed twice: ' + self.filter(f, !self.exists_one(g, f == g))[0]"
 	Features []string `json:"features"`
 
