@@ -56,9 +56,9 @@ func sum(values []float64) (s float64) {
 	return s
 }
 
-// closed is the share of the way from the first policy to hindsight after the change.
-func (a *account) closed() (share, gap float64) {
-	first, best := sum(a.first[changeDay:]), sum(a.hindsight[changeDay:])
+// closed is the share of the way from the daily costs of a policy to those of hindsight after the change.
+func (a *account) closed(from []float64) (share, gap float64) {
+	first, best := sum(from[changeDay:]), sum(a.hindsight[changeDay:])
 	return (first - sum(a.loop[changeDay:])) / (first - best), 100 * (1 - best/first)
 }
 

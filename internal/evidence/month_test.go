@@ -390,7 +390,7 @@ func TestMonth(t *testing.T) {
 	}
 	a := m.account()
 	a.table(t)
-	share, gap := a.closed()
+	share, gap := a.closed(a.free)
 	t.Logf("%.0f %% of a gap of %.1f %% closed, worst week %+.2f %% against %s", 100*share, gap, a.worstWeek(), free)
 	require.GreaterOrEqual(t, share, .5)
 	require.Greater(t, gap, 5.)

@@ -26,7 +26,7 @@ func TestRecordMonths(t *testing.T) {
 		m := newMonth(t, changing(t, seed, changeDay, monthDays, .35, 1.6), 30)
 		m.run()
 		a := m.account()
-		share, gap := a.closed()
+		share, gap := a.closed(a.first)
 		name := "learned"
 		if m.first == "" {
 			name = free
