@@ -348,7 +348,7 @@ demo: lab ## the product in one go, on generated data (DEMO_BUDGET=ci: a short o
 	@bin/sigma-lab records cpu hack/demo.sh
 
 .PHONY: policies
-policies: ## train the files of the installed policy again, byte for byte; POLICIES=… for others of hack/policies.sh (half an hour of CPU)
+policies: ## train the two files that decide in a cluster without GPUs again, byte for byte; POLICIES=… for others of hack/policies.sh (half an hour of CPU)
 	hack/policies.sh $(or $(POLICIES),kubernetes-k0 kubernetes-k0-fixed)
 
 .PHONY: golden

@@ -243,7 +243,7 @@ func TestKubernetesPods(t *testing.T) {
 func TestKubernetesLimited(t *testing.T) {
 	const seeds = 20
 	for _, share := range []float64{.5, .9} {
-		apps, limited, bound := 0., 0., 0
+		apps, limited, bind := 0., 0., 0
 		for seed := range uint64(seeds) {
 			tr := generate(t, "kubernetes", seed, map[string]string{"fleet": "one", "limited": fmt.Sprint(share)})
 			h := follow(t, tr)
@@ -260,11 +260,11 @@ func TestKubernetesLimited(t *testing.T) {
 				}
 			}
 			if float64(most) > volume {
-				bound++
+				bind++
 			}
 		}
 		assert.InDelta(t, share, limited/apps, .1)
-		assert.Greater(t, bound, 0)
-		assert.Less(t, bound, seeds)
+		assert.Positive(t, bind)
+		assert.Less(t, bind, seeds)
 	}
 }

@@ -281,6 +281,11 @@ func (f *trainFlags) complete(cfg *train.Config) error {
 		}
 		f.earlier = append(f.earlier, o)
 	}
+	if len(f.earlier) > 0 {
+		if err := train.Joins(*cfg, f.earlier); err != nil {
+			return usagef("--join: %w", err)
+		}
+	}
 	if f.checkpoint != "" {
 		if err := os.MkdirAll(f.checkpoint, 0o755); err != nil {
 			return err
@@ -357,12 +362,13 @@ func (f *trainFlags) train(ctx context.Context, cfg train.Config) (save func(swa
 			return nil, err
 		}
 		if len(f.join) > 0 && err == nil {
-			if object, err = train.Join(ctx, cfg, object, f.earlier, f.heldOut); err != nil {
-				return nil, err
+			var joined *policy.Object
+			if joined, err = train.Join(ctx, cfg, object, f.earlier, f.heldOut); err == nil {
+				object = joined
 			}
 		}
-		return func(last swarm.Stats) (string, error) {
-			return fmt.Sprintf("%s, fitness %.6g", object.Digest(), last.GlobalBest), object.Save(f.out)
+		return func(swarm.Stats) (string, error) {
+			return fmt.Sprintf("%s, fitness %.6g", object.Digest(), object.Spec.Provenance["fitness"]), object.Save(f.out)
 		}, err
 	}
 	front, err := train.RunFront(ctx, cfg)

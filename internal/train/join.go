@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -17,7 +16,7 @@ import (
 // trainings of the same features, and the mean of all. The luck of one training is not that of another, so
 // the mean is often the best. The provenance counts the evaluations of all trainings.
 func Join(ctx context.Context, cfg Config, last *policy.Object, earlier []*policy.Object, validate []*trace.Trace) (*policy.Object, error) {
-	cfg.Traces, cfg.Sample, cfg.Start = validate, 0, nil
+	cfg.Traces, cfg.Sample, cfg.Start, cfg.Features = validate, 0, nil, slices.Concat(last.Spec.Features, slices.Sorted(maps.Keys(last.Spec.Parameters)))
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -28,10 +27,7 @@ func Join(ctx context.Context, cfg Config, last *policy.Object, earlier []*polic
 	members := append([]*policy.Object{last}, earlier...)
 	var positions [][]float64
 	for _, o := range members {
-		if !slices.Equal(o.Spec.Features, sp.features) || len(o.Spec.Parameters) != len(sp.parameters) {
-			return nil, fmt.Errorf("policy %q has other features or parameters than %q", o.Metadata.Name, last.Metadata.Name)
-		}
-		x, err := sp.position(o)
+		x, err := sp.joins(o)
 		if err != nil {
 			return nil, err
 		}
@@ -66,6 +62,51 @@ func Join(ctx context.Context, cfg Config, last *policy.Object, earlier []*polic
 	return object, err
 }
 
+// Joins reports the first of some policies that is none of a training as cfg describes it.
+func Joins(cfg Config, earlier []*policy.Object) error {
+	if err := cfg.complete(); err != nil {
+		return err
+	}
+	sp, err := newSpace(&cfg)
+	if err != nil {
+		return err
+	}
+	for _, o := range earlier {
+		if _, err := sp.joins(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joins is the position of a policy of another training.
+func (sp *space) joins(o *policy.Object) ([]float64, error) {
+	fail := func(what string, other, own any) ([]float64, error) {
+		return nil, fmt.Errorf("policy %q: %s %v, the training has %v", o.Metadata.Name, what, other, own)
+	}
+	parameters := slices.Sorted(maps.Keys(o.Spec.Parameters))
+	own := slices.Sorted(slices.Values(sp.parameters))
+	switch {
+	case o.Spec.Model != sp.model:
+		return fail("model", o.Spec.Model, sp.model)
+	case o.Spec.Knowledge != sp.knowledge.String():
+		return fail("knowledge", o.Spec.Knowledge, sp.knowledge)
+	case !slices.Equal(o.Spec.Features, sp.features):
+		return fail("features", o.Spec.Features, sp.features)
+	case !slices.Equal(parameters, own):
+		return fail("parameters", parameters, own)
+	}
+	for _, key := range counted {
+		if _, ok := o.Spec.Provenance[key].(int); !ok {
+			return nil, fmt.Errorf("policy %q: spec.provenance.%s is missing", o.Metadata.Name, key)
+		}
+	}
+	return sp.position(o)
+}
+
+// counted are the entries of a provenance that add up.
+var counted = []string{"evaluations", "replays"}
+
 // mean is the mean of positions, of which the weights are first scaled to a length of 1: the scale of a
 // score does not count.
 func (sp *space) mean(positions [][]float64) []float64 {
@@ -88,17 +129,11 @@ func (sp *space) mean(positions [][]float64) []float64 {
 // joined is the provenance of the last training with those of all members.
 func joined(members []*policy.Object, positions [][]float64, values []float64, best int, ev *evaluator) (map[string]any, error) {
 	p := maps.Clone(members[0].Spec.Provenance)
-	if p == nil {
-		return nil, errors.New("the policy has no provenance")
-	}
-	for _, key := range []string{"evaluations", "replays"} {
+	p["fitness"] = round(values[best]) // on the traces that decided
+	for _, key := range counted {
 		sum := 0
 		for _, o := range members {
-			n, ok := o.Spec.Provenance[key].(int)
-			if !ok {
-				return nil, fmt.Errorf("policy %q: spec.provenance.%s is missing", o.Metadata.Name, key)
-			}
-			sum += n
+			sum += o.Spec.Provenance[key].(int) // joins has looked
 		}
 		p[key] = sum
 	}

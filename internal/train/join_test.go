@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
@@ -54,7 +55,13 @@ func TestJoin(t *testing.T) {
 	odd, err := Run(t.Context(), cfg)
 	require.NoError(t, err)
 	_, err = Join(t.Context(), cfg, odd, all[:1], other)
-	require.ErrorContains(t, err, `has other features or parameters than "test"`)
+	require.ErrorContains(t, err, `policy "test": features [`)
+	cfg.Features, cfg.Knowledge = nil, binpack.K0
+	require.ErrorContains(t, Joins(cfg, all), `policy "test": knowledge K1, the training has K0`)
+	cfg.Knowledge = binpack.K1
+	require.NoError(t, Joins(cfg, all))
+	delete(all[1].Spec.Provenance, "replays")
+	require.EqualError(t, Joins(cfg, all), `policy "test": spec.provenance.replays is missing`)
 }
 
 // Against rules a fitness of 1 is the cost of the best of them.

@@ -94,12 +94,16 @@ func (sp *space) position(o *policy.Object) ([]float64, error) {
 		return sp.rules.position(o.Spec.Rule.Choice), nil
 	}
 	x := make([]float64, 0, len(sp.box.Lo))
+	largest := 1.0 // the scale of a score does not count
+	for _, w := range o.Spec.Weights {
+		largest = max(largest, math.Abs(w))
+	}
 	for _, name := range sp.features {
 		w := 0.0
 		if i := slices.Index(o.Spec.Features, name); i >= 0 {
 			w = o.Spec.Weights[i]
 		}
-		x = append(x, min(1, max(-1, w)))
+		x = append(x, w/largest)
 	}
 	for i, name := range sp.parameters {
 		v, ok := o.Spec.Parameters[name]

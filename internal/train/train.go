@@ -174,6 +174,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("snapshots %v: want a share from 0 to below 1", c.Snapshots)
 	case !(c.Guard >= 0 && c.Guard <= math.MaxInt32):
 		return fmt.Errorf("guard %v: want at least 0", c.Guard)
+	case len(c.Against) > 0 && slices.ContainsFunc(c.Traces, func(t *trace.Trace) bool { return t.Instance.Fleet == binpack.Fixed }):
+		return errors.New("against: on a fixed fleet the cost is a price of items left out, which no rule's cost divides")
 	case !(c.MovePrice >= 0 && c.MovePrice <= math.MaxInt32):
 		return fmt.Errorf("move price %v: want at least 0", c.MovePrice)
 	}

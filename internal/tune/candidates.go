@@ -197,7 +197,11 @@ func (m method) String() string {
 
 // file is the method in a file's name.
 func (m method) file() string {
-	return strings.ToLower(strings.ReplaceAll(m.String(), " ", "-"))
+	name := m.model + "-" + m.knowledge.String()
+	if m.near { // a name may hold any characters
+		name += "-from-" + strings.TrimPrefix(m.start.Digest(), "sha256:")[:12]
+	}
+	return strings.ToLower(name)
 }
 
 // methods are the searches for a target: of the settings of upstream's rule, or near the file that decides under

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -84,7 +85,7 @@ func TestDeciding(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, "linear K0 from mine", list[0].String())
-	require.Equal(t, mine.Spec.Features, list[0].features)
+	require.Equal(t, slices.Concat(mine.Spec.Features, slices.Sorted(maps.Keys(mine.Spec.Parameters))), list[0].features)
 	r.cfg.Target, r.cfg.InForce = Offline, "learned"
 	list, err = r.methods()
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ func (l *Scorer) utilWeight(a int32) float64 {
 	v := 0.0
 	active := float64(l.s.Active() + 1)
 	if w := l.weights[fTight]; w != 0 {
-		v = w * l.d.limits.tightness(active)
+		v = float64(w * l.d.limits.tightness(active))
 	}
 	if w := l.weights[fSingl]; w != 0 && l.s.Instance().Groups[l.s.Instance().Apps[a].Group].Limit == 1 {
 		r := float64(l.d.remaining[a]) / (1 << itemBits)

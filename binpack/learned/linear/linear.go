@@ -356,7 +356,7 @@ func (l *Scorer) spare() bool {
 	for d := range l.d.standing {
 		held := 0.0
 		for k, n := range l.s.Held() {
-			held += float64(n) * (float64(l.s.Kinds()[k].Capacity[d]) / max(1, l.d.reference[d]))
+			held += float64(float64(n) * (float64(l.s.Kinds()[k].Capacity[d]) / max(1, l.d.reference[d])))
 		}
 		if held < l.p.spare*l.d.living(d) {
 			return false

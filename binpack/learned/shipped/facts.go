@@ -39,8 +39,12 @@ const (
 	leastDepartures = 32
 	departureBits   = 6
 
-	// mostLimited is the share of the expected volume above which all of it counts as limited.
-	mostLimited = .9
+	// mostLimited of mostLimitedOf parts of the expected volume are nearly all of it.
+	mostLimited, mostLimitedOf = 9, 10
+
+	// A largest machine is so many units of volume, and an app at most maxVolume of them.
+	machineVolume = 1 << 20
+	maxVolume     = 1 << 46
 
 	// alike: the amounts that the system leaves on machines of one size differ a little.
 	alike = .05
@@ -57,8 +61,9 @@ type facts struct {
 	limited  bool
 	expected []float64 // the forecast that given was computed of
 	given    bool
-	every    bool // nearly all of the forecast has a limit
-	load     *load // of a fixed fleet
+	every    bool      // nearly all of the forecast has a limit
+	unit     []float64 // per dimension: machineVolume ÷ the capacity of the largest machine
+	load     *load     // of a fixed fleet
 }
 
 func newFacts(s *binpack.State) facts {
@@ -72,6 +77,16 @@ func newFacts(s *binpack.State) facts {
 	}
 	if mixed(inst.Machines) {
 		f.always |= Mixed
+	}
+	f.unit = make([]float64, len(inst.Dimensions))
+	for d := range f.unit {
+		most := int64(0)
+		for i := range inst.Machines {
+			most = max(most, inst.Machines[i].Capacity[d])
+		}
+		if most > 0 {
+			f.unit[d] = machineVolume / float64(most)
+		}
 	}
 	switch n := len(inst.Dimensions); {
 	case n == 1:
@@ -138,30 +153,26 @@ func (f *facts) now() Fact {
 	return facts
 }
 
-// everyLimited adds up the expected items in the largest machines that they fill, over dimensions.
+// everyLimited adds up the expected items in the largest machines that they fill, over dimensions. The sums are
+// of whole numbers: columns that grow and columns that are made again have the apps in different orders.
 func (f *facts) everyLimited() bool {
 	inst := f.s.Instance()
-	all, limited := 0., 0.
+	var all, limited int64
 	for a, n := range f.expected {
 		if n <= 0 || a >= len(inst.Apps) {
 			continue
 		}
-		share := 0.
+		share := 0.0
 		for d, need := range inst.Apps[a].Demand {
-			most := int64(0)
-			for _, line := range inst.Machines {
-				most = max(most, line.Capacity[d])
-			}
-			if most > 0 {
-				share = max(share, float64(need)/float64(most))
-			}
+			share = max(share, float64(float64(need)*f.unit[d]))
 		}
-		all += n * share
+		volume := int64(min(maxVolume, math.Round(float64(n*share))))
+		all += volume
 		if inst.Groups[inst.Apps[a].Group].Limit > 0 {
-			limited += n * share
+			limited += volume
 		}
 	}
-	return all > 0 && limited >= mostLimited*all
+	return all > 0 && mostLimitedOf*limited >= mostLimited*all
 }
 
 // same reports whether two forecasts are one slice: drivers replace it, and new apps, without

@@ -61,8 +61,38 @@ func TestLimited(t *testing.T) {
 	for _, c := range []struct {
 		expected []float64
 		want     bool
-	}{{nil, false}, {[]float64{18, 2, -1}, true}, {[]float64{17, 2, -1}, false}, {[]float64{18, -1, 3}, false}, {[]float64{0, 0, 0}, false}} {
+	}{{nil, false}, {[]float64{19, 2, -1}, true}, {[]float64{17, 2, -1}, false}, {[]float64{18, -1, 3}, false}, {[]float64{0, 0, 0}, false}} {
 		s.Known.Expected = c.expected
 		require.Equal(t, c.want, f.now()&Limited != 0, "%v", c.expected)
+	}
+}
+
+// The order of apps, which columns that grow and columns that are made again have in another way, changes nothing.
+func TestLimitedInAnyOrder(t *testing.T) {
+	type app struct {
+		need     int64
+		limit    int32
+		expected float64
+	}
+	apps := []app{{1750, 1, 2}, {1100, 1, 5}, {1650, 1, 8}, {1200, 1, 1}, {2600, 0, 1}} // nearly nine of ten parts
+	var want Fact
+	for i, order := range [][]int{{0, 1, 2, 3, 4}, {1, 4, 2, 0, 3}, {4, 3, 2, 1, 0}, {2, 0, 4, 3, 1}} {
+		inst := &binpack.Instance{
+			Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+			Machines: []binpack.MachineLine{{Name: "m", Count: binpack.Unlimited, Cost: 1, Capacity: []int64{7190}}},
+		}
+		s := binpack.NewState(inst)
+		var expected []float64
+		for g, a := range order {
+			s.AddApp(binpack.App{Group: int32(g), Demand: []int64{apps[a].need}, Expected: -1, Lifetime: -1}, binpack.Group{Limit: apps[a].limit}, 0)
+			expected = append(expected, apps[a].expected)
+		}
+		s.Known.Expected = expected
+		f := newFacts(s)
+		if got := f.now() & Limited; i == 0 {
+			want = got
+		} else {
+			require.Equal(t, want, got, "%v", order)
+		}
 	}
 }
