@@ -122,14 +122,13 @@ kubernetes-k0() {
 # the ten clusters of each size with the fewest events, the last also on fixed (seeds 1 to 3, scale .3, f 1 and 1.02). The
 # second began with it: 192 evaluations (--reach .2) on 16 larger clusters of each size (seeds 101 to 160). Of eight it left out the
 # fewest on 140 other clusters (seeds 301 to 440) without losing more than .02 points on fixed (seeds 600000 to 600003).
-# spare was chosen among 1, 1.05, 1.08, 1.1, 1.12 and 1.15 on clusters with 1.01 to 1.1 and 1.5 times the peak (seeds 100000 to 100039).
 kubernetes-k0-fixed() {
 	local f seed=101
 	for f in .97 1 1.03; do traces "kubernetes-$f" kubernetes 40 fleet=fixed "f=$f"; done
 	found kubernetes-k0-fixed 'features: [util, mean, full, frag, close, closing, slot, open, singl],
 		weights: [-0.647519, 0.708703, 0.230597, 0.0332941, -0.254787, -0.695326, -0.681711, 0.328589, 0.76703],
-		parameters: {alpha: 0.418909, eta: 6.10927, spare: 1.08}' \
-		--features util,mean,full,frag,close,closing,slot,open,singl,alpha,eta,spare \
+		parameters: {alpha: 0.418909, eta: 6.10927}' \
+		--features util,mean,full,frag,close,closing,slot,open,singl,alpha,eta \
 		--trace "$work/kubernetes-.97" --trace "$work/kubernetes-1" --trace "$work/kubernetes-1.03"
 }
 

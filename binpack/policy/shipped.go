@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,17 +20,20 @@ const ShippedModel = "shipped"
 var shippedTable = []struct {
 	with, without shipped.Fact
 	file          string
-	everyMachine  bool // of a fixed fleet is used from the start: the file's parameter spare does not count
+	emptyLast     bool // empty machines of a fixed fleet stay empty
 	// digest is that of a file that only the laboratory has. Without it the row suits no state, and
 	// the digest of the table is the same.
 	digest string
 }{
 	{with: shipped.Devices | shipped.Forecast, file: "general-k1-devices.yaml"},
 	{with: shipped.Devices, file: "general-k0-devices.yaml"},
-	// Without a forecast every fleet looks loose at the beginning. A tight one needs every machine.
-	{with: shipped.Loose | shipped.Forecast, file: "kubernetes-k0-fixed.yaml"},
+	// Without a forecast every fleet looks loose at the beginning; with departures a fleet
+	// loose at night may be tight at noon.
+	{with: shipped.Loose | shipped.Forecast | shipped.Batches, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
+	// One pod at a time is a cluster: the declared items are fewer than at the peak of a day.
+	{with: shipped.Roomy | shipped.Forecast, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
 	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
-	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml", everyMachine: true},
+	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	// Limits set the order in which machines run out, also one pod at a time.
 	{with: shipped.Forecast | shipped.Limited, without: shipped.Batches, file: "large-k1.yaml"},
@@ -95,13 +97,12 @@ var loadShipped = sync.OnceValue(func() shippedFiles {
 		file.Fixed = file.Fixed || line.with&shipped.Fixed != 0
 		know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
 		row := shipped.Row{
-			With: line.with, Without: line.without,
-			Choice: binpack.Choice{Name: line.file, Knowledge: know},
+			With: line.with, Without: line.without, Policy: must(object.Chosen(line.emptyLast)),
+			Choice: binpack.Choice{Name: line.file, Digest: object.Digest(), Knowledge: know},
 		}
-		if line.everyMachine {
-			object, row.Choice.Name = object.everyMachine(), line.file+everyMachine
+		if line.emptyLast {
+			row.Choice.Name += emptyLastSuffix
 		}
-		row.Policy, row.Choice.Digest = must(object.Policy()), object.Digest()
 		rows = append(rows, row)
 		fmt.Fprintln(&contents, row.With, row.Without, row.Choice.Name, row.Choice.Digest)
 	}
@@ -121,35 +122,23 @@ func must[T any](v T, err error) T {
 // ShippedFiles lists the files that the model [ShippedModel] may choose, in the order of its table.
 func ShippedFiles() []ShippedFile { return loadShipped().files }
 
-// ShippedChoice is the file of a choice, without provenance, and without the parameter spare where
-// it does not count.
-func ShippedChoice(c binpack.Choice) (object *Object) {
-	file, every := strings.CutSuffix(c.Name, everyMachine)
+// ShippedChoice is the file of a choice, without provenance, and whether empty machines of a
+// fixed fleet are kept back.
+func ShippedChoice(c binpack.Choice) (object *Object, emptyLast bool) {
+	file, emptyLast := strings.CutSuffix(c.Name, emptyLastSuffix)
 	for _, f := range ShippedFiles() {
 		if f.Name == file {
 			plain := *f.Object
-			if every {
-				plain = *f.Object.everyMachine()
-			}
 			plain.Spec.Provenance, plain.Spec.Mode = nil, ""
 			object = &plain
 		}
 	}
-	return object
+	return object, emptyLast
 }
 
-// everyMachine is the object without the parameter spare.
-func (o *Object) everyMachine() *Object {
-	every := *o
-	every.Spec.Parameters = maps.Clone(o.Spec.Parameters)
-	delete(every.Spec.Parameters, "spare")
-	return &every
-}
+const emptyLastSuffix = ", empty machines last"
 
-const everyMachine = ", every machine"
-
-// Chosen is the policy of a file that was chosen. Logs of earlier versions have emptyLast for files
-// without the parameter spare.
+// Chosen is the policy of a file that was chosen.
 func (o *Object) Chosen(emptyLast bool) (binpack.Policy, error) {
 	p, err := o.Policy()
 	if err != nil || !emptyLast {

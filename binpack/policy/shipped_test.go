@@ -39,25 +39,25 @@ func TestShippedTable(t *testing.T) {
 		{"an app comes again, no forecast", binpack.Open, nil, 1, 2, false, 0, true, false, "large-k0.yaml"},
 		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, false, false, "large-k1.yaml"},
 		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, false, false, "kubernetes-k0.yaml"},
-		{"fixed and loose, many leave", binpack.Fixed, []float64{28, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
-		{"fixed and tight, many leave", binpack.Fixed, []float64{29, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml, every machine"},
-		{"fixed, many leave, no forecast", binpack.Fixed, nil, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml, every machine"},
-		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml, every machine"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
-		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml, every machine"},
+		{"fixed and roomy, many leave", binpack.Fixed, []float64{23, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"fixed and loose, many leave", binpack.Fixed, []float64{24, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
 		{"machines that differ", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, false, "kubernetes-k0.yaml"},
 		{"machines that differ by little", binpack.Open, []float64{5, 5}, 0, 2, false, 0, false, false, "general-k0-plain.yaml"},
 		{"machines that differ, limits", binpack.Open, []float64{5, 5}, 1, 2, false, 0, false, false, "general-k1.yaml"},
 		{"curves", binpack.Open, []float64{5, 5}, 1, 16, false, 0, false, false, "wide-k0.yaml"},
 		{"curves, no limits", binpack.Open, nil, 0, 200, false, 31, false, false, "wide-k0.yaml"},
 		{"curves, many leave", binpack.Open, nil, 1, 16, false, 32, false, false, "kubernetes-k0.yaml"},
-		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, false, false, "kubernetes-k0-fixed.yaml, every machine"},
+		{"curves, fixed", binpack.Fixed, nil, 1, 16, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
 		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, false, false, "vectors-k0.yaml"},
 		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, false, false, "large-k0.yaml"},
 		{"one at a time", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, true, "kubernetes-k0.yaml"},
-		{"one at a time, loose", binpack.Fixed, []float64{28, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
-		{"one at a time, tight", binpack.Fixed, []float64{29, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml, every machine"},
-		{"one at a time, fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml, every machine"},
+		{"one at a time, roomy", binpack.Fixed, []float64{23, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"one at a time, loose", binpack.Fixed, []float64{24, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
+		{"one at a time, roomy, no forecast", binpack.Fixed, nil, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
 		{"one at a time, no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, true, true, "general-k0-plain.yaml"},
 		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, false, false, "general-k1-devices.yaml"},
 		{"devices, no forecast", binpack.Open, nil, 1, 2, true, 0, false, false, "general-k0-devices.yaml"},
@@ -108,10 +108,9 @@ func TestShippedTable(t *testing.T) {
 			require.Equal(t, c.want, choice.Name)
 			fresh, _ := binpack.ChoiceOf(p.Scorer(s))
 			require.Equal(t, choice, fresh)
-			object := policy.ShippedChoice(choice)
+			object, last := policy.ShippedChoice(choice)
 			require.Equal(t, choice.Digest, object.Digest())
-			_, spare := object.Spec.Parameters["spare"]
-			require.Equal(t, strings.HasSuffix(c.want, "fixed.yaml"), spare)
+			require.Equal(t, strings.HasSuffix(c.want, "last"), last)
 		})
 	}
 }
@@ -177,7 +176,8 @@ func TestShippedIsPure(t *testing.T) {
 			chosen[choice.Name] = true
 			item := binpack.Item{App: a, Serial: uint64(step)}
 			m, err := s.Choose(grown, item)
-			file, fault := policy.ShippedChoice(choice).Policy()
+			object, last := policy.ShippedChoice(choice)
+			file, fault := object.Chosen(last)
 			require.NoError(t, fault)
 			want, wantErr := s.Choose(file.Scorer(s), item)
 			require.Equal(t, wantErr, err)
@@ -193,9 +193,9 @@ func TestShippedIsPure(t *testing.T) {
 	}
 }
 
-// TestShippedSpare: on a fleet with room to spare an empty machine comes after all machines
+// TestShippedEmptyLast: on a fleet with room to spare an empty machine comes after all machines
 // in use, and is ranked all the same.
-func TestShippedSpare(t *testing.T) {
+func TestShippedEmptyLast(t *testing.T) {
 	p, err := policy.Shipped().Policy()
 	require.NoError(t, err)
 	s := binpack.NewState(&binpack.Instance{
@@ -217,7 +217,7 @@ func TestShippedSpare(t *testing.T) {
 		require.Equal(t, int32(0), ranked[1].Machine, "then the empty ones")
 		e, err := s.Explain(scorer, scorer, binpack.Item{App: app}, all)
 		require.NoError(t, err)
-		require.Equal(t, "kubernetes-k0-fixed.yaml", e.Choice.Name)
+		require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", e.Choice.Name)
 		require.True(t, e.Fleet.KeptBack)
 		sum := 0.0
 		for _, term := range e.RunnerUp.Terms {

@@ -168,8 +168,7 @@ type FileChoice struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"` // of the file
 	By     string `json:"by"`     // digest of the policy that chooses
-	// EmptyLast: empty machines are used last, also in a fixed fleet. Earlier versions wrote it for
-	// files without the parameter spare.
+	// EmptyLast: empty machines are used last, also in a fixed fleet.
 	EmptyLast bool `json:"emptyLast,omitempty"`
 	// Policy is the file, for programs that ship other files.
 	Policy *policy.Object `json:"policy"`

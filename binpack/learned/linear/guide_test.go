@@ -34,7 +34,7 @@ func TestGuide(t *testing.T) {
 				p.weights[fSlot] = min(0, float64(1-round)) // with pressure at times in the last round
 				p.params = maps.Clone(p.params)
 				p.params["alpha"] = .2
-				p.spare = []float64{0, 1.15, 1.05}[round%3]
+				p.emptyLast = round%3 == 1
 				a, b, c := guided(t, tr, p)
 				shortlisted, scored, pressed = shortlisted+a, scored+b, pressed || c
 			})

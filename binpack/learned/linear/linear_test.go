@@ -359,7 +359,7 @@ func testContenders(t *testing.T, grid bool) {
 			if round%4 > 0 { // what stands on a machine is bounded loosely
 				clear(p.weights[fAge : fPartners+1])
 			}
-			p.spare = []float64{0, 1.15, 1.05}[round%3]
+			p.emptyLast = round%3 == 1
 			a, b := contenders(t, tr, p, rng, grid)
 			shortlisted, scored = shortlisted+a, scored+b
 		}
@@ -420,31 +420,23 @@ func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand, grid b
 
 // Empty machines of a fixed fleet are kept back only while those in use have room to spare.
 func TestSpareRoom(t *testing.T) {
-	spec := learned.Spec{Features: []string{"util"}, Weights: []float64{-1}}
-	p, err := New(spec)
+	p, err := New(learned.Spec{Features: []string{"util"}, Weights: []float64{-1}})
 	require.NoError(t, err)
-	spec.Parameters = map[string]float64{"spare": 1.3}
-	q, err := New(spec)
-	require.NoError(t, err)
-	for _, c := range []struct {
-		policy binpack.Policy
-		demand int64
-		want   int32
-	}{{p, 5, 1}, {p.EmptyLast(), 5, 0}, {p.EmptyLast(), 8, 0}, {p.EmptyLast(), 9, 1}, {q, 7, 0}, {q, 8, 1}} {
+	for demand, want := range map[int64]int32{5: 0, 8: 0, 9: 1} {
 		s := binpack.NewState(&binpack.Instance{
 			Fleet: binpack.Fixed, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
 			Machines: []binpack.MachineLine{{Name: "m", Count: 3, Cost: 1, Capacity: []int64{10}}},
 			Groups:   []binpack.Group{{Name: "a"}, {Name: "b"}},
 			Apps: []binpack.App{
-				{Name: "a", Demand: []int64{c.demand}, Expected: -1, Lifetime: -1},
+				{Name: "a", Demand: []int64{demand}, Expected: -1, Lifetime: -1},
 				{Name: "b", Group: 1, Demand: []int64{1}, Expected: -1, Lifetime: -1},
 			},
 		})
-		scorer := c.policy.Scorer(s)
+		scorer := p.EmptyLast().Scorer(s)
 		s.Arrive(0, 1)
 		s.Place(binpack.Item{}, 0, nil)
 		m, err := s.Choose(scorer, binpack.Item{App: 1})
 		require.NoError(t, err)
-		require.Equal(t, c.want, m, "%d of 10 in use", c.demand)
+		require.Equal(t, want, m, "%d of 10 in use", demand)
 	}
 }

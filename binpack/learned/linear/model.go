@@ -170,7 +170,6 @@ var parameters = []learned.Parameter{
 	{Name: "rho", Low: 0, High: 1, Meaning: "standard deviation of the factor by which all counts together differ from the forecast, .25 without it; 0 = the forecast's total is exact"},
 	{Name: "alpha", Low: 0, High: 2, Meaning: "demand still to come of an app = alpha · its items alive + ½; without it the forecast counts down"},
 	{Name: "pace", Low: 0, High: 4, Meaning: "at K1, with z: the elapsed share is estimated from how evenly the apps have come, and the volume from that and the forecast; their standard error counts pace times"},
-	{Name: "spare", Low: 1, High: 1.5, Meaning: "in a fixed fleet an empty machine waits until no machine in use takes the item, as long as those in use hold spare times the living items; without it an empty machine is an ordinary candidate"},
 	{Name: "z", Low: -1, High: 1, Meaning: "fleet factor 1 + .2·z: how many machines are candidates from the start, as a multiple of the expected volume"},
 	{Name: "q", Low: 0, High: 2.5, Meaning: "how many standard errors the volume estimate is lowered by when machines are opened"},
 }
