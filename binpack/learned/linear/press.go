@@ -43,7 +43,9 @@ func (l *pressed) Contenders(item binpack.Item, buf []int32) (contenders []int32
 }
 
 // Explain implements [binpack.Explainer].
-func (l *pressed) Explain(item binpack.Item, m int32) []binpack.Term { return l.deciding().Explain(item, m) }
+func (l *pressed) Explain(item binpack.Item, m int32) []binpack.Term {
+	return l.deciding().Explain(item, m)
+}
 
 // ExplainFleet implements [binpack.FleetExplainer].
 func (l *pressed) ExplainFleet() binpack.FleetTarget { return l.deciding().ExplainFleet() }
