@@ -2,8 +2,9 @@ package linear
 
 import "github.com/sigma-scheduler/sigma/binpack"
 
-// pressFrom is the share of the machines in use that limits need for slot to count in the feature press. On
-// clusters with few limits (kubernetes 500000 to 501015) a third costs as much as 0, one half .3 points more.
+// pressFrom is the share of the machines in use that limits need for slot to count in the feature press. Over five
+// kinds of kubernetes clusters, with few and with many limits (16 each, seeds 500000 to 504015), 0 and a third cost
+// the same, and one half .3 points more.
 const pressFrom = 1. / 3
 
 // A pressed scorer leaves each decision to one of two: with slot while limits need many machines, else without.
