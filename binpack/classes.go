@@ -26,7 +26,6 @@ type classes struct {
 type classIndex struct {
 	room
 	classes classes
-	search  search
 }
 
 type class struct {
@@ -86,9 +85,8 @@ func (c *classes) forget() {
 	c.ready, c.off, c.tries = false, false, 0
 }
 
-// touchClass moves a machine to the class of its present amounts, and within the tree.
+// touchClass moves a machine to the class of its present amounts.
 func (s *classIndex) touchClass(m int32) {
-	s.moveInTree(m)
 	c := &s.classes
 	if !c.ready || c.off {
 		return
@@ -254,7 +252,7 @@ func (s *classIndex) sameAmounts(cl *class, m int32) bool {
 	return true
 }
 
-// fewClasses is the number of classes below which all are searched; from it on by a tree,
+// fewClasses is the number of classes below which all are searched; from it on by an index,
 // where the scorer has a [Guide].
 var fewClasses = 128
 

@@ -25,9 +25,10 @@ type limits struct {
 	blocked    []uint64
 	words      int // of a row of blocked
 	blockedBy  []uint64
-	appWords   int     // of a row of blockedBy that hold apps
-	appStride  int     // of a row of blockedBy; the rest is for later apps
-	regrouped  []int32 // see Regrouped
+	holding    []uint64 // for each group a row of words
+	appWords   int      // of a row of blockedBy that hold apps
+	appStride  int      // of a row of blockedBy; the rest is for later apps
+	regrouped  []int32  // see Regrouped
 	groups     []groupInfo
 	holders    [][]int32  // per group: machines that hold it, in no order
 	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
@@ -108,6 +109,17 @@ func (s *limits) Spread(group int32) int32 { return int32(len(s.holders[group]))
 
 // Holders lists the machines that hold a group, in no order. Read only.
 func (s *limits) Holders(group int32) []int32 { return s.holders[group] }
+
+// Holding is a bitset of the machines that hold a group. Read only.
+func (s *limits) Holding(group int32) []uint64 {
+	row := int(group) * s.words
+	return s.holding[row : row+len(s.offered)]
+}
+
+// Holds reports whether a machine holds a group.
+func (s *limits) Holds(group, m int32) bool {
+	return s.holding[int(group)*s.words+int(m)/64]>>(m%64)&1 != 0
+}
 
 // Blocked is a bitset of the machines that a constraint or their type closes
 // to an app. Capacity, devices and spread are not part of it. Read only.

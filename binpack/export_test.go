@@ -5,8 +5,8 @@ func (s *State) SearchesClassesLate() bool {
 	return !s.classes.off && s.ordered && len(s.classes.live) >= fewClasses
 }
 
-// SearchTrees has states of any size search trees, until restore is called.
-func SearchTrees() (restore func()) {
+// SearchIndexes has states of any size search their indexes, until restore is called.
+func SearchIndexes() (restore func()) {
 	few := fewClasses
 	searchAlways, fewClasses = true, 0
 	return func() { searchAlways, fewClasses = false, few }

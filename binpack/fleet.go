@@ -175,11 +175,17 @@ func (s *limits) blockTypes() {
 }
 
 func (s *limits) growRows(words int) {
-	rows := make([]uint64, len(s.inst.Apps)*words)
-	for a := range s.inst.Apps {
-		copy(rows[a*words:], s.blocked[a*s.words:(a+1)*s.words])
+	s.blocked, s.holding = widened(s.blocked, len(s.inst.Apps), s.words, words), widened(s.holding, len(s.groups), s.words, words)
+	s.words = words
+}
+
+// widened are rows with more words each.
+func widened(old []uint64, rows, words, more int) []uint64 {
+	wide := make([]uint64, rows*more)
+	for r := range rows {
+		copy(wide[r*more:], old[r*words:(r+1)*words])
 	}
-	s.blocked, s.words = rows, words
+	return wide
 }
 
 // Before reports whether machine a has a lower position than machine b.

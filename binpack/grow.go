@@ -15,6 +15,8 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 		s.inst.Groups = append(s.inst.Groups, group)
 		s.groups = append(s.groups, groupInfo{limit: group.Limit, spread: group.SpreadMin, simple: true})
 		s.holders = append(s.holders, nil)
+		s.holding = slices.Grow(s.holding, s.words)[:len(s.holding)+s.words]
+		clear(s.holding[len(s.holding)-s.words:])
 		s.zones.addGroup(group.Zone)
 	}
 	s.groups[app.Group].apps = slices.Insert(s.groups[app.Group].apps, at, a)

@@ -137,5 +137,4 @@ func (s *State) Restore(h History) {
 		s.seenAll += s.seen[a]
 	}
 	s.seq += journalSize + 1 // readers of the journal learn that all is new
-	s.search.ready = false
 }

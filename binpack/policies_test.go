@@ -207,10 +207,10 @@ func TestChooseByClass(t *testing.T) {
 	require.GreaterOrEqual(t, byClass, 6)
 }
 
-// TestChooseByTree: a search leads to the machine that a look at all of them finds, while items
+// TestChooseByIndex: a search leads to the machine that a look at all of them finds, while items
 // come and go.
-func TestChooseByTree(t *testing.T) {
-	defer binpack.SearchTrees()()
+func TestChooseByIndex(t *testing.T) {
+	defer binpack.SearchIndexes()()
 	searched := 0
 	for _, pol := range []binpack.Policy{rule.BestFit{}, rule.WorstFit{}} {
 		for seed := range uint64(300) {

@@ -137,13 +137,13 @@ func (s *State) Reset() {
 	s.contents = s.contents[:0]
 	s.offered = s.offered[:0]
 	clear(s.blocked)
+	clear(s.holding)
 	s.typed = 0
 	s.blockedBy = s.blockedBy[:0]
 	for k := range s.pools {
 		s.pools[k].empty, s.pools[k].offer = s.pools[k].empty[:0], -1
 	}
 	s.classes.forget()
-	s.search.ready = false
 	clear(s.seen)
 	clear(s.requests)
 	clear(s.sumSq)
@@ -293,6 +293,7 @@ func (s *State) put(app, m int32) {
 	count := s.addEntry(app, a.Group, m)
 	if count == 1 {
 		s.holders[a.Group] = append(s.holders[a.Group], m)
+		s.holding[int(a.Group)*s.words+int(m)/64] |= 1 << (m % 64)
 	}
 	s.zones.add(s.line[m], a.Group, 1)
 	s.close(a.Group, m, count)
@@ -348,6 +349,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 		list := s.holders[a.Group]
 		list[slices.Index(list, m)] = list[len(list)-1]
 		s.holders[a.Group] = list[:len(list)-1]
+		s.holding[int(a.Group)*s.words+int(m)/64] &^= 1 << (m % 64)
 	}
 	s.refreshBlocked(a.Group, m)
 	for _, e := range s.groups[a.Group].effects {

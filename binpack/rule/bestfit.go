@@ -16,7 +16,7 @@ type BestFit struct{ blind }
 func (BestFit) Scorer(s *binpack.State) binpack.Scorer {
 	c := columnsOf(s)
 	inOrder := s.Instance().Fleet == binpack.Open && !c.oneKind() // see startInOrder
-	return guided{growing{byClass{&bestFit{c}}}, &leftover{columns: c, sign: -1, last: inOrder}}
+	return newGuided(&bestFit{c}, &leftover{columns: c, sign: -1, last: inOrder})
 }
 
 type bestFit struct{ columns }

@@ -1,13 +1,15 @@
 package rule
 
 import (
-	"math"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// rounding is far more than rounding does to a score of shares.
-const rounding = 1e-9
+const (
+	// rounding is far more than rounding does to a score of shares.
+	rounding = 1e-9
+	// indexFrom is the number of machines from which an index saves more than it costs.
+	indexFrom = 128
+)
 
 // leftover leads a search by sign · Σ (free_d − demand_d) ÷ capacity_d.
 type leftover struct {
@@ -15,29 +17,46 @@ type leftover struct {
 	sign float64
 	last bool // empty machines are last, see emptyLast
 	need []int64
+	rest []float64 // [kind] of the item
 }
 
-// Sorting implements [binpack.Guide].
-func (*leftover) Sorting() binpack.Sorting { return binpack.Sorting{Free: 1, From: 2048} }
+// begin prepares the search for an item.
+func (g *leftover) begin(need []int64) {
+	g.need, g.rest = need, g.rest[:0]
+	for k := range g.state.Kinds() {
+		sum := 0.0
+		for d, n := range need {
+			sum += float64(n) / g.capacity[d][k]
+		}
+		g.rest = append(g.rest, rounding-g.sign*sum)
+	}
+}
 
-// Bound implements [binpack.Guide].
-func (g *leftover) Bound(b *binpack.Bounds) float64 {
-	sum := 0.0
-	for d, unit := range b.Unit {
-		need := float64(g.need[d])
-		least, most := b.Free[d].Least-need*unit.Most, b.Free[d].Most-need*unit.Least
-		if most < -rounding {
-			return math.Inf(-1)
-		}
-		if g.sign < 0 {
-			most = -max(0, least)
-		}
-		sum += most
+// Renew implements [binpack.Guide].
+func (*leftover) Renew() bool { return false }
+
+// Shared implements [binpack.Guide].
+func (g *leftover) Shared(m int32) float64 {
+	k, sum := g.state.KindOf(m), 0.0
+	for d := range g.capacity {
+		sum += float64(g.state.Free(d)[m]) / g.capacity[d][k]
 	}
-	if g.last && b.Items.Most == 0 {
-		sum = g.emptied(sum)
+	sum *= g.sign
+	if g.last && g.state.Items(m) == 0 {
+		sum = g.emptied(sum) + float64(len(g.capacity)) // the rest is at least −1 for each
 	}
-	return sum + rounding
+	return sum
+}
+
+// Rest implements [binpack.Guide].
+func (g *leftover) Rest(kind int32, _, _ []int64) float64 { return g.rest[kind] }
+
+// Limits implements [binpack.Guide].
+func (g *leftover) Limits(b *binpack.Block, limits []float64) {
+	rest := g.rest[b.Kind]
+	for i := range limits {
+		limits[i] += rest
+	}
 }
 
 // Value implements [binpack.Guide].
@@ -65,10 +84,15 @@ func (g *leftover) emptied(score float64) float64 {
 type guided struct {
 	growing
 	guide *leftover
+	index *binpack.Index
+}
+
+func newGuided(s binpack.Scorer, g *leftover) guided {
+	return guided{growing{byClass{s}}, g, binpack.NewIndex(g.state, g, indexFrom)}
 }
 
 // Contenders implements [binpack.Shortlister].
 func (g guided) Contenders(item binpack.Item, buf []int32) (contenders []int32, known bool) {
-	g.guide.need = g.guide.demand(item.App)
-	return g.guide.state.Search(g.guide, item.App, rounding, buf)
+	g.guide.begin(g.guide.demand(item.App))
+	return g.index.Search(item.App, rounding, buf)
 }

@@ -15,7 +15,7 @@ type WorstFit struct{ blind }
 // Scorer prepares the policy for a state.
 func (WorstFit) Scorer(s *binpack.State) binpack.Scorer {
 	c := columnsOf(s)
-	return guided{growing{byClass{&worstFit{c}}}, &leftover{columns: c, sign: 1, last: true}}
+	return newGuided(&worstFit{c}, &leftover{columns: c, sign: 1, last: true})
 }
 
 type worstFit struct{ columns }

@@ -16,12 +16,11 @@ type row struct {
 }
 
 var table = []row{
-	{"binpack/rtree", nil},
-	{"binpack", []string{"binpack/rtree"}},
+	{"binpack", nil},
 	{"binpack/gpus", []string{"binpack"}},
 	{"binpack/rule", []string{"binpack", "binpack/gpus"}},
 	{"binpack/learned", []string{"binpack"}},
-	{"binpack/learned/...", []string{"binpack", "binpack/gpus", "binpack/rtree", "binpack/rule", "binpack/learned/..."}},
+	{"binpack/learned/...", []string{"binpack", "binpack/gpus", "binpack/rule", "binpack/learned/..."}},
 	{"binpack/learned/planned", []string{"binpack", "binpack/rule", "binpack/learned", "binpack/bound", "binpack/plan"}},
 	{"binpack/policy", []string{"binpack", "binpack/rule", "binpack/learned/...", "benchdata/policies", "internal/durable"}},
 	{"binpack/measure", []string{"binpack"}},

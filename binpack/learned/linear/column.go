@@ -20,7 +20,7 @@ type column struct {
 // column updates a profile's column. For few candidates, and where
 // there are too many columns to cache, own is true and the column holds the candidates alone, in their order.
 func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) {
-	if few := len(candidates) > 0 && len(candidates) <= fewCandidates; l.columns == nil || few && !l.slots {
+	if few := len(candidates) > 0 && len(candidates) <= fewCandidates; l.columns == nil || few {
 		col = &l.scratch
 		n := len(candidates)
 		if cap(col.base) < n {

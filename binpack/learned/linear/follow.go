@@ -83,7 +83,7 @@ func (l *Scorer) grow() {
 		for s := range l.sums {
 			l.sums[s] = append(make([]int64, 0, l.stride), l.sums[s]...)[:l.stride]
 		}
-		l.position, l.holds = make([]int32, l.stride), make([]bool, l.stride)
+		l.position = make([]int32, l.stride)
 		l.widenRoom(l.words)
 		l.allowed = append(make([]int32, 0, l.stride), l.allowed...)
 		l.highest = append(make([]float64, 0, l.stride), l.highest...)

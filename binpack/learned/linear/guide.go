@@ -6,24 +6,76 @@ import (
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
-	"github.com/sigma-scheduler/sigma/binpack/rtree"
 )
 
-// A guide leads [binpack.State.Search] for one item. It serves scores that depend on each
-// machine alone: without closing and traffic, and with slot as long as no app is about to run out of places.
+const (
+	// indexFrom is the number of machines from which an index saves more than it costs.
+	indexFrom = 128
+	// Shared parts hold for so many placements for each machine in use, and as long as the number of
+	// machines in use and that of the items on each change by no more than such a share.
+	heldPlacements = 1. / 32
+	heldChange     = 1. / 256
+)
+
+// A guide leads a search of an index. It serves scores that depend on each machine alone: without
+// closing and traffic. All items share mean, util of single dimensions, recent, age, crowd and empty.
 type guide struct {
-	l *Scorer
+	l     *Scorer
+	index *binpack.Index
+	size  float64 // of all weights together
+
+	// Shared parts hold between these.
+	now, until      float64 // placements
+	active, average between // machines in use + 1, items on each
+	kept            bool    // empty machines are kept back
+
+	// Of the item.
 	present
-	need           []int64
-	keepBack, held bool
-	singl          float64
-	active, now    float64 // machines in use + 1, placements
-	size           float64 // of all weights together
+	need     []int64
+	own      int32 // the group, where machines that hold it have another score; else -1
+	singl    float64
+	slot     float64 // see slotWeight; 0 = no app has pressure
+	shape    uint64
+	pressure int64
+	kinds    []kindRest
+}
+
+// A kindRest is the part of an item's score that a machine has by its kind.
+type kindRest struct {
+	fixed   float64
+	slope   float64 // of the largest share after the placement
+	inverse []float64
+}
+
+type between struct{ least, most float64 }
+
+func around(v float64) between { return between{v * (1 - heldChange), v * (1 + heldChange)} }
+
+func (s between) holds(v float64) bool { return v >= s.least && v <= s.most }
+
+// highest is the most of a weighted feature.
+func (s between) highest(weight float64) float64 {
+	if weight < 0 {
+		return weight * s.least
+	}
+	return weight * s.most
+}
+
+func newGuide(l *Scorer) *guide {
+	g := &guide{size: 1}
+	for _, w := range l.weights {
+		g.size += math.Abs(w)
+	}
+	for _, w := range l.utilDims {
+		g.size += math.Abs(w)
+	}
+	g.index = binpack.NewIndex(l.s, g, indexFrom)
+	return g
 }
 
 // guided reports whether a guide serves the items of an app.
 func (l *Scorer) guided(a int32) bool {
-	if len(l.strong) > 0 || l.partners != nil || len(l.s.Instance().Dimensions) > binpack.MaxBounded || l.weights[fOpen] != 0 {
+	if l.partners != nil || l.weights[fOpen] != 0 || l.weights[fSlot] > 0 && len(l.strong) > 0 {
 		return false
 	}
 	return l.wholeKinds && (l.weights[fClose] == 0 && l.weights[fClosing] == 0 || len(l.near[a])+len(l.far[a]) == 0)
@@ -31,34 +83,145 @@ func (l *Scorer) guided(a int32) bool {
 
 // searched appends to buf the machines that may have the highest score.
 func (l *Scorer) searched(a int32, buf []int32) (contenders []int32, known bool) {
-	group := l.s.Instance().Apps[a].Group
+	if l.guide == nil {
+		l.guide = newGuide(l)
+	}
 	l.compare()
-	g := &l.guide
-	*g = guide{
-		l: l, present: l.present(a), need: l.profiles[l.profileOf[a]], keepBack: l.keepBack(), held: l.s.Spread(group) > 0,
-		singl: l.utilWeight(a), active: float64(l.s.Active() + 1), now: float64(l.s.Placements()), size: 1,
+	g, group := l.guide, l.s.Instance().Apps[a].Group
+	g.l, g.present, g.need, g.singl = l, l.present(a), l.profiles[l.profileOf[a]], l.utilWeight(a)
+	if g.own = -1; l.weights[fOwn] != 0 && l.s.Spread(group) > 0 {
+		g.own = group
 	}
-	for _, w := range l.weights {
-		g.size += math.Abs(w)
+	if g.slot = 0; len(l.strong) > 0 {
+		g.slot, g.shape, g.pressure = l.slotWeight(), 1<<l.shapeOf[a], l.pressure[a]
 	}
-	for _, w := range l.utilDims {
-		g.size += math.Abs(w)
+	g.kinds = g.kinds[:0]
+	for k := range l.inverse {
+		g.kinds = append(g.kinds, g.restOf(k))
 	}
-	return l.s.Search(g, a, 0, buf)
+	return g.index.Search(a, 0, buf)
 }
 
-// Sorting implements [binpack.Guide].
-func (g *guide) Sorting() binpack.Sorting {
-	w := &g.l.weights
-	s := binpack.Sorting{
-		From: 256,
-		Free: math.Abs(w[fUtil]) + (math.Abs(w[fMean])+math.Abs(w[fFull])+math.Abs(w[fFrag]))/2,
-		Used: math.Abs(w[fRecent]), Opened: math.Abs(w[fAge]), Items: math.Abs(w[fCrowd]),
+func (g *guide) restOf(k int) kindRest {
+	l, w := g.l, &g.l.weights
+	r := kindRest{fixed: tiny * g.size, inverse: l.inverse[k]}
+	most, sum := 0.0, 0.0
+	for d, n := range g.need {
+		add := float64(n) * r.inverse[d]
+		most, sum = max(most, add), sum+add
+		if l.utilDims != nil {
+			r.fixed += l.utilDims[d] * add
+		}
 	}
-	for _, w := range g.l.utilDims {
-		s.Free += math.Abs(w)
+	r.fixed += w[fMean]*sum/float64(len(g.need)) + max(0, w[fRise])*most
+	r.slope = w[fUtil] + g.singl + w[fSize]*most
+	if l.kinds != nil {
+		r.fixed += l.kinds.score[k]
 	}
-	return s
+	return r
+}
+
+// Renew implements [binpack.Guide].
+func (g *guide) Renew() bool {
+	placed, active, kept := float64(g.placed), float64(g.l.s.Active()+1), g.l.keepBack()
+	began := g.now
+	if g.now = placed; placed >= began && placed <= g.until && g.active.holds(active) && g.average.holds(g.present.average) && kept == g.kept {
+		return false
+	}
+	g.until, g.active, g.average, g.kept = placed+heldPlacements*active, around(active), around(g.present.average), kept
+	return true
+}
+
+// Shared implements [binpack.Guide].
+func (g *guide) Shared(m int32) float64 {
+	l, w := g.l, &g.l.weights
+	v := 0.0
+	if last := float64(l.s.LastUsed(m)); last > 0 {
+		recent := between{1 / (1 + (g.until-last)/g.active.least), 1 / (1 + (g.now-last)/g.active.most)}
+		v = recent.highest(w[fRecent])
+	}
+	n := float64(l.s.Items(m))
+	if n == 0 && g.kept {
+		return v - learned.EmptyPenalty + 2*g.size
+	}
+	mean := 0.0
+	inverse := l.inverse[l.s.KindOf(m)]
+	for d, inv := range inverse {
+		used := 1 - float64(l.s.Free(d)[m])*inv
+		mean += used
+		if l.utilDims != nil {
+			v += l.utilDims[d] * used
+		}
+	}
+	v += w[fMean] * mean / float64(len(inverse))
+	if n == 0 {
+		return v + w[fEmpty]
+	}
+	opened := float64(l.s.Opened(m))
+	least, most := g.now-opened, g.until-opened
+	age := between{least / (least + ageScale*g.active.most), most / (most + ageScale*g.active.least)}
+	crowd := between{n / (n + g.average.most), n / (n + g.average.least)}
+	return v + age.highest(w[fAge]) + crowd.highest(w[fCrowd])
+}
+
+// Rest implements [binpack.Guide].
+func (g *guide) Rest(kind int32, least, most []int64) float64 {
+	r := &g.kinds[kind]
+	var top between
+	for d, n := range g.need {
+		inv := r.inverse[d]
+		top.least = max(top.least, 1-float64(most[d]-n)*inv)
+		top.most = max(top.most, 1-float64(max(0, least[d]-n))*inv)
+	}
+	v := r.fixed + top.highest(r.slope) + g.edge(top.least, top.most)
+	if g.own >= 0 {
+		v += max(0, g.l.weights[fOwn])
+	}
+	return v
+}
+
+// edge is the most of full and frag where the largest share after the placement is between two values.
+func (g *guide) edge(least, most float64) float64 {
+	const edge = 1 - smallShare
+	frag, full := g.l.weights[fFrag], g.l.weights[fFull]
+	switch {
+	case most < edge-tiny:
+		return 0
+	case most >= 1-tiny && least <= edge+tiny:
+		return max(0, frag, full)
+	case most >= 1-tiny:
+		return max(frag, full)
+	case least <= edge+tiny:
+		return max(0, frag)
+	}
+	return frag
+}
+
+// Limits implements [binpack.Guide].
+func (g *guide) Limits(b *binpack.Block, limits []float64) {
+	r := &g.kinds[b.Kind]
+	var tops [len(b.Machines)]float64
+	for d, n := range g.need {
+		free, inv := b.Free[d][:len(limits)], r.inverse[d]
+		for i, f := range free {
+			tops[i] = max(tops[i], 1-float64(f-n)*inv)
+		}
+	}
+	own, holding := 0.0, []uint64(nil)
+	if g.own >= 0 {
+		own, holding = g.l.weights[fOwn], g.l.s.Holding(g.own)
+	}
+	for i := range limits {
+		top := tops[i]
+		limits[i] += r.fixed + r.slope*top
+		if top >= 1-smallShare-tiny {
+			limits[i] += g.edge(top, top)
+		}
+		if own != 0 {
+			m := b.Machines[i]
+			limits[i] += own * float64(holding[m/64]>>(m%64)&1)
+		}
+	}
 }
 
 // Value implements [binpack.Guide]: the result of Score.
@@ -68,118 +231,25 @@ func (g *guide) Value(m int32) float64 {
 	if g.singl != 0 {
 		v += float64(g.singl * top)
 	}
-	kept := g.keepBack && l.s.Items(m) == 0
+	kept := g.kept && l.s.Items(m) == 0
 	if kept {
 		v = -learned.EmptyPenalty
 	}
+	if g.slot != 0 {
+		if lost := l.lostShapes(g.need, m, l.strongShapes); lost != 0 {
+			v += float64(g.slot * float64(l.lostSum(lost, g.shape, g.pressure, m)))
+		}
+	}
 	if w := l.weights[fRecent]; w != 0 {
 		if last := l.s.LastUsed(m); last > 0 {
-			v += w / (1 + float64((g.now-float64(last))/g.active))
+			v += w / (1 + float64((g.now-float64(last))/float64(l.s.Active()+1)))
 		}
 	}
 	if l.standing && !kept {
-		holds := g.held && l.weights[fOwn] != 0 && l.s.Count(l.s.Instance().Apps[g.app].Group, m) > 0
+		holds := g.own >= 0 && l.s.Holds(g.own, m)
 		v += l.standingScore(&g.present, m, holds, l.sizeScore(g.need, m, top))
 	}
 	return v
-}
-
-// Bound implements [binpack.Guide].
-func (g *guide) Bound(b *binpack.Bounds) float64 {
-	l, w := g.l, &g.l.weights
-	var top, mean, share rtree.Range
-	v := 0.0
-	for d, unit := range b.Unit {
-		need := float64(g.need[d])
-		add := rtree.Range{Least: need * unit.Least, Most: need * unit.Most}
-		used := rtree.Range{Least: 1 - b.Free[d].Most + add.Least, Most: min(1, 1-b.Free[d].Least+add.Most)}
-		if used.Least > 1+tiny {
-			return none
-		}
-		top.Least, top.Most = max(top.Least, used.Least), max(top.Most, used.Most)
-		share.Least, share.Most = max(share.Least, add.Least), max(share.Most, add.Most)
-		mean.Least += used.Least
-		mean.Most += used.Most
-		if l.utilDims != nil {
-			v += highest(l.utilDims[d], used)
-		}
-	}
-	dims := float64(len(g.need))
-	mean.Least, mean.Most = mean.Least/dims, mean.Most/dims
-	v += highest(w[fUtil]+g.singl, top) + highest(w[fMean], mean) + max(0, w[fRise])*share.Most + g.rest(top)
-	switch {
-	case b.Items.Most == 0:
-		if v += w[fEmpty]; g.keepBack {
-			v = -learned.EmptyPenalty
-		}
-	case b.Items.Least == 0:
-		v += max(0, w[fEmpty])
-	}
-	recent := rtree.Range{Most: 1 / (1 + (g.now-b.Used.Most)/g.active)}
-	if b.Used.Least > 0 {
-		recent.Least = 1 / (1 + (g.now-b.Used.Least)/g.active)
-	}
-	v += highest(w[fRecent], recent)
-	if l.standing {
-		v += g.standingBound(b, top, share)
-	}
-	return v + tiny*g.size
-}
-
-// standingBound is the most of the features of the items on a machine.
-func (g *guide) standingBound(b *binpack.Bounds, top, share rtree.Range) float64 {
-	l, w := g.l, &g.l.weights
-	var age, crowd rtree.Range
-	if b.Items.Most > 0 {
-		placed := g.now - b.Opened.Least
-		age.Most = placed / (placed + ageScale*g.active)
-		crowd.Most = b.Items.Most / (b.Items.Most + g.average)
-	}
-	if b.Items.Least > 0 {
-		placed := g.now - b.Opened.Most
-		age.Least = placed / (placed + ageScale*g.active)
-		crowd.Least = b.Items.Least / (b.Items.Least + g.average)
-	}
-	v := highest(w[fAge], age) + highest(w[fCrowd], crowd) +
-		highest(w[fSize], rtree.Range{Least: top.Least * share.Least, Most: top.Most * share.Most})
-	if g.held {
-		v += max(0, w[fOwn])
-	}
-	switch {
-	case l.kinds == nil:
-	case b.Kind >= 0:
-		v += l.kinds.score[b.Kind]
-	default:
-		v += l.kinds.most
-	}
-	if g.keepBack && b.Items.Most == 0 {
-		return 0
-	}
-	return v
-}
-
-// rest is the most of full and frag by the largest share after the placement.
-func (g *guide) rest(top rtree.Range) float64 {
-	const edge = 1 - smallShare
-	most := math.Inf(-1)
-	if top.Least <= edge+tiny {
-		most = 0
-	}
-	if top.Most >= edge-tiny {
-		most = max(most, g.l.weights[fFrag])
-	}
-	if top.Most >= 1-tiny {
-		most = max(most, g.l.weights[fFull])
-	}
-	return most
-}
-
-// highest is the most of a weighted feature.
-func highest(weight float64, r rtree.Range) float64 {
-	if weight < 0 {
-		return weight * r.Least
-	}
-	return weight * r.Most
 }
 
 // wholeKinds reports whether each kind has some of each dimension.

@@ -13,7 +13,7 @@ import (
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 )
 
-// TestGuide: a search in the tree leads to the machine that the scores of all of them give, for
+// TestGuide: a search of the index leads to the machine that the scores of all of them give, for
 // random weights, with departures, moves of the offer and resets.
 func TestGuide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -68,9 +68,9 @@ func guided(t *testing.T, tr *trace.Trace, p *Policy) (shortlisted, scored int, 
 					want, failure := s.Choose(plain, item)
 					require.Equal(t, failure, err)
 					require.Equal(t, want, got, "event %d", i)
-					if !scorer.guided(q.App) {
-						pressed = true
-					} else if some, known := scorer.searched(q.App, nil); known {
+					require.True(t, scorer.guided(q.App))
+					pressed = pressed || len(scorer.strong) > 0
+					if some, known := scorer.searched(q.App, nil); known {
 						all := s.Feasible(q.App, nil)
 						require.Subset(t, all, some)
 						shortlisted, scored = shortlisted+len(some), scored+len(all)

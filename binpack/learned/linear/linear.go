@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -127,8 +126,7 @@ type Scorer struct {
 	// seedScores has room for all seeds of a column and one more.
 	seedScores [len(bounds{}.seeds) + 1]float64
 	position   []int32 // [machine] index among the candidates of this call
-	holds      []bool  // [machine] items of the group of this call; all false between calls
-	guide      guide   // of the item
+	guide      *guide  // made when it first leads a search
 	wholeKinds bool    // each kind has some of each dimension
 	stride     int
 
@@ -296,9 +294,9 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 	prof := l.profileOf[a]
 	singl, open := l.utilWeight(a), l.openWeight()
 	keepBack := l.keepBack()
-	slot := l.weights[fSlot] * .25 / (1 << pressureBits)
+	slot := l.slotWeight()
 	col, own := l.column(prof, candidates)
-	base, util, lostAt, position, sums := col.base, col.util, col.lost, l.position, l.sums
+	base, util, lostAt, position := col.base, col.util, col.lost, l.position
 	ownShape, ownPressure := uint64(0), int64(0)
 	if l.slots {
 		ownShape, ownPressure = 1<<l.shapeOf[a], l.pressure[a]
@@ -322,14 +320,7 @@ func (l *Scorer) Score(item binpack.Item, candidates []int32, out []float64) {
 				}
 			}
 			if lost != 0 {
-				sum := int64(0)
-				if lost&ownShape != 0 {
-					sum = -ownPressure // a itself is allowed here
-				}
-				for ; lost != 0; lost &= lost - 1 {
-					sum += sums[bits.TrailingZeros64(lost)][m]
-				}
-				v += float64(slot * float64(sum))
+				v += float64(slot * float64(l.lostSum(lost, ownShape, ownPressure, m)))
 			}
 		}
 		out[i] = v

@@ -113,6 +113,21 @@ func (l *Scorer) lostShapes(need []int64, m int32, among uint64) uint64 {
 	return lost
 }
 
+// slotWeight is the weight of a unit of pressure.
+func (l *Scorer) slotWeight() float64 { return l.weights[fSlot] * .25 / (1 << pressureBits) }
+
+// lostSum is the pressure of the apps of lost shapes on a machine, without the item's own app, which is allowed there.
+func (l *Scorer) lostSum(lost, own uint64, pressure int64, m int32) int64 {
+	sum := int64(0)
+	if lost&own != 0 {
+		sum = -pressure
+	}
+	for ; lost != 0; lost &= lost - 1 {
+		sum += l.sums[bits.TrailingZeros64(lost)][m]
+	}
+	return sum
+}
+
 // row is the free amounts of a machine by dimension.
 func (l *Scorer) row(m int32) []int64 {
 	dims := len(l.s.Instance().Dimensions)

@@ -39,12 +39,9 @@ func (p *present) ageAndCrowd(s *binpack.State, m int32) (age, crowd float64) {
 func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, sizes []float64, own bool, out []float64) {
 	l.compare()
 	p := l.present(a)
-	var holders []int32
+	var holding []uint64
 	if l.weights[fOwn] != 0 {
-		holders = l.s.Holders(l.s.Instance().Apps[a].Group)
-	}
-	for _, m := range holders {
-		l.holds[m] = true
+		holding = l.s.Holding(l.s.Instance().Apps[a].Group)
 	}
 	for i, m := range candidates {
 		if keepBack && l.s.Items(m) == 0 {
@@ -58,10 +55,7 @@ func (l *Scorer) addStanding(a int32, keepBack bool, candidates []int32, sizes [
 		default:
 			size = sizes[m]
 		}
-		out[i] += l.standingScore(&p, m, l.holds[m], size)
-	}
-	for _, m := range holders {
-		l.holds[m] = false
+		out[i] += l.standingScore(&p, m, holding != nil && holding[m/64]>>(m%64)&1 != 0, size)
 	}
 }
 
