@@ -151,13 +151,13 @@ wide-k0() {
 	traces wide-curves wide 8 n=1500 d=40
 	echo '== wide-k0' >&2
 	bin/sigma train --features util,mean,rise --knowledge K0 --optimizer cmaes --orders 0 --evaluations 160 --seed 1 \
-		--trace "$work/wide-curves" --out benchdata/policies/wide-k0.yaml
+		--trace "$work/wide-curves" --out "$(path wide-k0)"
 }
 vectors-k0() {
 	for d in 3 5 10; do traces "vectors-$d" wide 8 n=200 "d=$d" shape=vectors; done
 	echo '== vectors-k0' >&2
 	bin/sigma train --features util,mean,rise --knowledge K0 --optimizer cmaes --orders 2 --evaluations 400 --seed 1 \
-		--trace "$work/vectors-3" --trace "$work/vectors-5" --trace "$work/vectors-10" --out benchdata/policies/vectors-k0.yaml
+		--trace "$work/vectors-3" --trace "$work/vectors-5" --trace "$work/vectors-10" --out "$(path vectors-k0)"
 }
 
 k1-churn() {
@@ -231,7 +231,7 @@ devices() {
 	bin/sigma train --model devices "${lists[@]}" "$@" --out "$(path "general-$file")"
 }
 k1-devices() {
-	devices k1-devices --start benchdata/policies/hand-k1-devices.yaml --guard 40 --reference fgd --evaluations 700 --seed 1
+	devices k1-devices --start "$(path hand-k1-devices)" --guard 40 --reference fgd --evaluations 700 --seed 1
 }
 # The same weights with the mix that has arrived so far: the one evaluation is the start.
 k0-devices() { devices k0-devices --knowledge K0 --start benchdata/policies/general-k1-devices.yaml --evaluations 1; }

@@ -16,60 +16,54 @@ import (
 // ShippedModel is the name of the model that chooses among shipped files.
 const ShippedModel = "shipped"
 
-// shippedTable assigns shipped files to states. The first row that suits counts.
+// shippedTable assigns shipped files to states. The first row that suits counts. A row without a
+// forecast uses its file at the knowledge K0.
 var shippedTable = []struct {
 	with, without shipped.Fact
 	file          string
 	emptyLast     bool // empty machines of a fixed fleet stay empty
-	// digest is that of a file that only the laboratory has. Without it the row suits no state, and
-	// the digest of the table is the same.
-	digest string
 }{
 	{with: shipped.Devices | shipped.Forecast, file: "general-k1-devices.yaml"},
-	{with: shipped.Devices, file: "general-k0-devices.yaml"},
+	{with: shipped.Devices, file: "general-k1-devices.yaml"},
 	// Without a forecast every fleet looks loose at the beginning; with departures a fleet
 	// loose at night may be tight at noon.
 	{with: shipped.Loose | shipped.Forecast | shipped.Batches, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
 	// One pod at a time is a cluster: the declared items are fewer than at the peak of a day.
 	{with: shipped.Roomy | shipped.Forecast, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
-	{with: shipped.Wide, without: shipped.Fixed | shipped.Departures, file: "wide-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	// Limits set the order in which machines run out, also one pod at a time.
 	{with: shipped.Forecast | shipped.Limited, without: shipped.Batches, file: "large-k1.yaml"},
-	// The plain files were trained on machines that are all alike.
 	{with: shipped.Plain | shipped.Mixed, file: "kubernetes-k0.yaml"},
-	{with: shipped.Plain | shipped.OneDimension, file: "general-k0-plain-1d.yaml", digest: "sha256:29ce5301932233c592eb1c849ffe94e4b3b3328ac4038050a279df5893ce73a6"},
-	{with: shipped.Plain | shipped.Several, file: "vectors-k0.yaml"},
-	{with: shipped.Plain, file: "general-k0-plain.yaml"},
+	{with: shipped.Plain, file: "large-k1.yaml"},
 	// The order in which apps arrive again shows the error of a forecast.
 	{with: shipped.Forecast | shipped.Again | shipped.Batches, file: "large-k1.yaml"},
 	{with: shipped.Forecast | shipped.Batches, file: "general-k1.yaml"},
-	{with: shipped.Batches, file: "large-k0.yaml"},
+	{with: shipped.Batches, file: "large-k1.yaml"},
 	// One item at a time is a cluster, even before the first one leaves.
 	{file: "kubernetes-k0.yaml"},
 }
 
 // shippedModel chooses among the shipped files.
 var shippedModel = learned.Model{
-	Name: ShippedModel, Knowledge: []binpack.Knowledge{binpack.K1},
-	Basis: "what a file knows that its name says; a forecast counts where there is one",
+	Name: ShippedModel, Knowledge: []binpack.Knowledge{binpack.K0, binpack.K1},
+	Basis: "chooses among files of K0 and K1",
 }
 
 func init() { // the files name models, so the list of models cannot be initialised with it
 	shippedModel.Contents = func() string { return loadShipped().contents }
-	shippedModel.Build = func(learned.Spec) (binpack.Policy, error) { return loadShipped().policy, nil }
+	shippedModel.Build = func(s learned.Spec) (binpack.Policy, error) { return shipped.New(s.Knowledge, loadShipped().rows) }
 }
 
 type shippedFiles struct {
-	policy   *shipped.Policy
+	rows     []shipped.Row
 	files    []ShippedFile
 	contents string
 }
 
 // A ShippedFile is a file that the model [ShippedModel] may choose.
 type ShippedFile struct {
-	Name   string
+	Name   string // with a suffix where the file serves at K0, below its own knowledge
 	Object *Object
 	// Departures means that the table has it for fleets whose items leave, Fixed for fixed fleets.
 	Departures, Fixed bool
@@ -79,34 +73,31 @@ type ShippedFile struct {
 var loadShipped = sync.OnceValue(func() shippedFiles {
 	var all shippedFiles
 	var contents strings.Builder
-	var rows []shipped.Row
-	objects := map[string]*Object{}
 	for _, line := range shippedTable {
-		if _, err := fs.Stat(policies.Files, line.file); err != nil && line.digest != "" {
-			fmt.Fprintln(&contents, line.with, line.without, line.file, line.digest)
-			continue
+		object, name := mustShip(line.file), line.file
+		if k0 := binpack.K0.String(); line.with&shipped.Forecast == 0 && object.Spec.Knowledge != k0 {
+			object.Spec.Knowledge, name = k0, name+atK0Suffix
 		}
-		object, ok := objects[line.file]
-		if !ok {
-			object = mustShip(line.file)
-			objects[line.file] = object
-			all.files = append(all.files, ShippedFile{Name: line.file, Object: object})
+		at := slices.IndexFunc(all.files, func(f ShippedFile) bool { return f.Name == name })
+		if at < 0 {
+			at = len(all.files)
+			all.files = append(all.files, ShippedFile{Name: name, Object: object})
 		}
-		file := &all.files[slices.IndexFunc(all.files, func(f ShippedFile) bool { return f.Name == line.file })]
+		file := &all.files[at]
 		file.Departures = file.Departures || line.with&shipped.Departures != 0
 		file.Fixed = file.Fixed || line.with&shipped.Fixed != 0
 		know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
 		row := shipped.Row{
 			With: line.with, Without: line.without, Policy: must(object.Chosen(line.emptyLast)),
-			Choice: binpack.Choice{Name: line.file, Digest: object.Digest(), Knowledge: know},
+			Choice: binpack.Choice{Name: name, Digest: object.Digest(), Knowledge: know},
 		}
 		if line.emptyLast {
 			row.Choice.Name += emptyLastSuffix
 		}
-		rows = append(rows, row)
+		all.rows = append(all.rows, row)
 		fmt.Fprintln(&contents, row.With, row.Without, row.Choice.Name, row.Choice.Digest)
 	}
-	all.policy, all.contents = must(shipped.New(rows)), contents.String()
+	all.contents = contents.String()
 	return all
 })
 
@@ -136,7 +127,10 @@ func ShippedChoice(c binpack.Choice) (object *Object, emptyLast bool) {
 	return object, emptyLast
 }
 
-const emptyLastSuffix = ", empty machines last"
+const (
+	emptyLastSuffix = ", empty machines last"
+	atK0Suffix      = ", no forecast"
+)
 
 // Chosen is the policy of a file that was chosen.
 func (o *Object) Chosen(emptyLast bool) (binpack.Policy, error) {
@@ -152,11 +146,14 @@ func (o *Object) Chosen(emptyLast bool) (binpack.Policy, error) {
 }
 
 // Shipped is the object that leaves the choice to the model [ShippedModel].
-func Shipped() *Object {
+func Shipped() *Object { return ShippedAt(binpack.K1) }
+
+// ShippedAt is [Shipped] with a knowledge of K0 or K1.
+func ShippedAt(know binpack.Knowledge) *Object {
 	return &Object{
 		APIVersion: APIVersion, Kind: ObjectKind, Metadata: Metadata{Name: "general"},
 		Spec: Spec{
-			FeatureVersion: FeatureVersion, Model: ShippedModel, Knowledge: binpack.K1.String(),
+			FeatureVersion: FeatureVersion, Model: ShippedModel, Knowledge: know.String(),
 			Mode: Shadow,
 		},
 	}

@@ -18,8 +18,8 @@ import (
 type Catalog struct {
 	// Shipped holds the files that the names learned and hand choose from.
 	Shipped fs.FS
-	// Knowledge selects among the shipped files; nil = learned is the model shipped, and
-	// hand has K1 if the trace has a forecast for an app, else K0.
+	// Knowledge is that of learned and hand; nil = K1 for learned, and for hand K1 if the trace has a forecast for an app,
+	// else K0. learned is the model shipped at K0 and K1; other levels, and hand, have files.
 	Knowledge *binpack.Knowledge
 	// Options of the built-in policies.
 	Options rule.Options
@@ -83,8 +83,12 @@ func (c *Catalog) Check(names []string) error {
 // Find finds the policy of a name for a trace. current reads placed.csv, so it needs the
 // trace before a repack.
 func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
-	if name == "learned" && c.Knowledge == nil {
-		return found(name, "", policy.Shipped(), t)
+	if name == "learned" && (c.Knowledge == nil || *c.Knowledge == binpack.K0 || *c.Knowledge == binpack.K1) {
+		know := binpack.K1
+		if c.Knowledge != nil {
+			know = *c.Knowledge
+		}
+		return found(name, "", policy.ShippedAt(know), t)
 	}
 	for _, f := range families {
 		if f.name == name {
@@ -159,6 +163,9 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 		}
 		return found(name, file, object, t)
 	}
+	if name == "learned" && know == binpack.K0Clock { // less than it may use
+		return found(name, "", policy.ShippedAt(binpack.K0), t)
+	}
 	files, err := fs.Glob(c.Shipped, family+"-*.yaml")
 	if err != nil {
 		return Found{}, err
@@ -169,41 +176,32 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 	return Found{}, fmt.Errorf("policy %s: none is shipped for knowledge %s; there are %s", name, know, strings.Join(files, ", "))
 }
 
-// variants lists the files that suit an instance, best first: for devices, for its fleet,
-// for the absence of constraints (in one dimension), for items that depart. They have the
-// requested level or, since a policy may use less than it is allowed to, K0.
-func variants(family string, know binpack.Knowledge, in *binpack.Instance) []string {
-	level := func(k binpack.Knowledge) string {
-		return family + "-" + strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")
+// variants lists the files that suit an instance, best first: at the requested level, then, since a policy may use
+// less than it is allowed to, at lower ones; at each for devices or for one dimension without constraints, else for all.
+func variants(family string, know binpack.Knowledge, in *binpack.Instance) (files []string) {
+	trait := ""
+	switch {
+	case slices.ContainsFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Device }):
+		trait = "-devices"
+	case in.Fleet == binpack.Open && len(in.Dimensions) == 1 && len(in.Rules) == 0 &&
+		!slices.ContainsFunc(in.Groups, func(g binpack.Group) bool { return g.Limit > 0 }):
+		trait = "-plain-1d"
 	}
-	var traits []string
-	if slices.ContainsFunc(in.Dimensions, func(d binpack.Dimension) bool { return d.Device }) {
-		traits = append(traits, "-devices")
+	levels := []binpack.Knowledge{know}
+	switch know {
+	case binpack.K2:
+		levels = append(levels, binpack.K1, binpack.K0)
+	case binpack.K1Clock:
+		levels = append(levels, binpack.K0Clock, binpack.K1, binpack.K0)
+	default:
+		levels = append(levels, binpack.K0)
 	}
-	if in.Fleet == binpack.Fixed {
-		traits = append(traits, "-fixed")
-	}
-	limited := slices.ContainsFunc(in.Groups, func(g binpack.Group) bool { return g.Limit > 0 })
-	if !limited && len(in.Rules) == 0 {
-		if in.Fleet == binpack.Open && len(in.Dimensions) == 1 {
-			traits = append(traits, "-plain-1d")
-		}
-		traits = append(traits, "-plain")
-	}
-	if know.Forecast() && slices.ContainsFunc(in.Apps, func(a binpack.App) bool { return a.Lifetime >= 0 }) {
-		traits = append(traits, "-churn")
-	}
-	var files []string
-	for _, trait := range traits {
-		files = append(files, level(know)+trait+".yaml")
-		if know.Clock() && know.Forecast() {
-			files = append(files, level(binpack.K1)+trait+".yaml", level(binpack.K0Clock)+trait+".yaml")
-		}
-		if know != binpack.K0 && know != binpack.K2 {
-			files = append(files, level(binpack.K0)+trait+".yaml")
+	for _, suffix := range []string{trait, ""} {
+		for _, k := range levels {
+			files = append(files, family+"-"+strings.ReplaceAll(strings.ToLower(k.String()), "+", "-")+suffix+".yaml")
 		}
 	}
-	return append(files, level(know)+".yaml")
+	return files
 }
 
 // expects reports whether there is a forecast for an app.

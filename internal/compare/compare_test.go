@@ -46,39 +46,29 @@ func object(knowledge string) *policy.Object {
 func TestShippedFile(t *testing.T) {
 	files := fstest.MapFS{}
 	for name, knowledge := range map[string]string{
-		"general-k0.yaml": "K0", "general-k1.yaml": "K1", "general-k1-clock.yaml": "K1+clock",
-		"general-k0-clock-plain-1d.yaml": "K0+clock",
-		"general-k1-fixed.yaml":          "K1", "general-k1-plain.yaml": "K1", "hand-k1.yaml": "K1",
-		"general-k0-devices.yaml": "K0", "general-k1-devices.yaml": "K1",
+		"general-k1-clock.yaml": "K1+clock", "general-k0-clock-plain-1d.yaml": "K0+clock",
+		"hand-k0.yaml": "K0", "hand-k1.yaml": "K1", "hand-k1-devices.yaml": "K1",
 	} {
 		files[name] = &fstest.MapFile{Data: object(knowledge).Bytes()}
 	}
-	k0, k1, k2, clock := binpack.K0, binpack.K1, binpack.K2, binpack.K1Clock
+	k0, k1, k2, k0clock, k1clock := binpack.K0, binpack.K1, binpack.K2, binpack.K0Clock, binpack.K1Clock
+	limited := func(in *binpack.Instance) { in.Groups[0].Limit = 1 }
 	tests := []struct {
 		name, policy string
 		knowledge    *binpack.Knowledge
 		change       func(in *binpack.Instance)
 		want         string
 	}{
-		{"no forecast", "learned", &k0, func(in *binpack.Instance) { in.Groups[0].Limit = 1 }, "general-k0.yaml"},
-		{"no limits, no rules", "learned", &k1, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "general-k1-plain.yaml"},
-		{"limits", "learned", &k1, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Groups[0].Limit = 1 }, "general-k1.yaml"},
-		{"fixed", "learned", &k1, func(in *binpack.Instance) { in.Apps[0].Expected = 3; in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
-		{"devices", "learned", &k1, func(in *binpack.Instance) {
-			in.Apps[0].Expected, in.Fleet, in.Dimensions[0].Device = 3, binpack.Fixed, true
-		}, "general-k1-devices.yaml"},
-		{"devices without a forecast", "learned", &k0, func(in *binpack.Instance) { in.Dimensions[0].Device = true }, "general-k0-devices.yaml"},
-		{"knowledge given", "learned", &clock, func(in *binpack.Instance) { in.Groups[0].Limit = 1 }, "general-k1-clock.yaml"},
-		{"a trait at a lower level", "learned", &clock, func(in *binpack.Instance) {
-			in.Dimensions = append(in.Dimensions, binpack.Dimension{Name: "memory", One: 1})
-		}, "general-k1-plain.yaml"},
-		{"one dimension", "learned", &clock, func(*binpack.Instance) {}, "general-k0-clock-plain-1d.yaml"},
-		{"one dimension, fixed", "learned", &clock, func(in *binpack.Instance) { in.Fleet = binpack.Fixed }, "general-k1-fixed.yaml"},
-		{"a trait that is not shipped", "learned", &k1, func(in *binpack.Instance) {
-			in.Apps[0].Expected, in.Apps[0].Lifetime, in.Groups[0].Limit = 3, 60, 1
-		}, "general-k1.yaml"},
-		{"hand", "hand", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "hand-k1.yaml"},
-		{"not shipped", "learned", &k2, func(*binpack.Instance) {}, ""},
+		{"no forecast", "learned", &k0, limited, ""},
+		{"a forecast", "learned", &k1, limited, ""},
+		{"a clock", "learned", &k1clock, limited, "general-k1-clock.yaml"},
+		{"no file has a clock alone", "learned", &k0clock, limited, ""},
+		{"one dimension", "learned", &k1clock, func(*binpack.Instance) {}, "general-k0-clock-plain-1d.yaml"},
+		{"one dimension, fixed", "learned", &k1clock, func(in *binpack.Instance) { in.Fleet = binpack.Fixed }, "general-k1-clock.yaml"},
+		{"by hand", "hand", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "hand-k1.yaml"},
+		{"by hand, no forecast", "hand", nil, func(*binpack.Instance) {}, "hand-k0.yaml"},
+		{"by hand, devices", "hand", &k1, func(in *binpack.Instance) { in.Dimensions[0].Device = true }, "hand-k1-devices.yaml"},
+		{"by hand, the whole future", "hand", &k2, limited, "hand-k1.yaml"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -86,14 +76,18 @@ func TestShippedFile(t *testing.T) {
 			tt.change(tr.Instance)
 			c := Catalog{Shipped: files, Knowledge: tt.knowledge}
 			got, err := c.Find(tt.policy, tr)
-			if tt.want == "" {
-				require.ErrorContains(t, err, "none is shipped for knowledge K2; there are general-k0")
-				return
-			}
 			require.NoError(t, err)
 			require.Equal(t, tt.want, got.File)
+			if tt.want == "" { // the model chooses among files, by no more than it may know
+				require.Equal(t, policy.ShippedModel, got.Object.Spec.Model)
+				require.LessOrEqual(t, got.Policy.Knowledge(), *tt.knowledge)
+			}
 		})
 	}
+
+	none := Catalog{Shipped: files, Knowledge: &k2}
+	_, err := none.Find("learned", oneApp())
+	require.ErrorContains(t, err, "none is shipped for knowledge K2; there are general-k0-clock-plain-1d")
 
 	c := Catalog{Shipped: files}
 	got, err := c.Find("learned", oneApp())

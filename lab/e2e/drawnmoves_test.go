@@ -85,7 +85,7 @@ func moveAll(t *testing.T, of *drawn) {
 	l := &landings{T: t, c: e2e.Shared(t), waits: map[types.UID]*wait{}}
 	installSigma(t, l.c)
 	grant(t, l.c, "rebalance")
-	applyPolicy(t, l.c, "general-k0", "general")
+	applyPolicy(t, l.c, "kubernetes-k0", "general")
 	l.s = l.c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+filepath.Join(t.TempDir(), "decisions.jsonl")))
 	l.build(of)
 	rounds := 1

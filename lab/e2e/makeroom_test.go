@@ -46,7 +46,7 @@ func TestMakeRoom(t *testing.T) {
 	c := e2e.Shared(t)
 	installSigma(t, c)
 	grantRepair(t, c)
-	applyPolicy(t, c, "general-k0", "general")
+	applyPolicy(t, c, "kubernetes-k0", "general")
 	ns := c.Namespace(t)
 	log := filepath.Join(t.TempDir(), "decisions.jsonl")
 	s := c.StartScheduler(t, scheduler, sigmaConfig(false, "decisionLog: "+log))

@@ -374,7 +374,7 @@ func TestCanary(t *testing.T) {
 
 	// The same by a second policy, beside one that is live.
 	c.Kubectl(t, "", "patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"mode":"live"}}`)
-	c.Kubectl(t, policyYAML(t, "general-k0", "next", "mode: live", "mode: canary\n  canaryPercent: 30"), "apply", "-f", "-")
+	c.Kubectl(t, policyYAML(t, "kubernetes-k0", "next", "mode: live", "mode: canary\n  canaryPercent: 30"), "apply", "-f", "-")
 	inForce("primary", 3)
 	inForce("canary", 1)
 	next := digestOf(t, c, "next")

@@ -86,7 +86,7 @@ var moveFaults = []moveFault{
 		})
 		goOn()
 		s.waitEnd(t, "no longer enables repair")
-		l.policy(t, "general-k0")
+		l.policy(t, "kubernetes-k0")
 	}, getsIn},
 	{"another policy decides", []moment{bindingFirst}, func(t *testing.T, l *moveLab, _ *moveSite, goOn func()) {
 		l.policy(t, "hand-k0")
@@ -119,7 +119,7 @@ spec: {selector: {matchLabels: {alone: "yes"}}, maxPerNode: 1}
 `, "apply", "-f", "-")
 	l := &moveLab{c: c, gate: &moveGate{}, proxy: c.StartProxy(t, "scheduler.kubeconfig"), log: filepath.Join(t.TempDir(), "decisions.jsonl")}
 	l.proxy.Match(l.gate.match)
-	applyPolicy(t, c, "general-k0", "general")
+	applyPolicy(t, c, "kubernetes-k0", "general")
 	l.sigma = c.StartScheduler(t, scheduler, (&scene{proxy: l.proxy}).config(l.log, 10000))
 	l.watch = watchMoves(t, c)
 	return l
@@ -289,7 +289,7 @@ func TestMoveFaults(t *testing.T) {
 	rounds := roundsOf(t)
 	c := e2e.Shared(t)
 	l := newMoveLab(t, c, "repair")
-	l.policy(t, "general-k0")
+	l.policy(t, "kubernetes-k0")
 	site := func(t *testing.T) *moveSite {
 		t.Helper()
 		return newMoveSite(t, c, l.proxy, l.gate, l.watch)

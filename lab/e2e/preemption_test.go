@@ -91,7 +91,7 @@ func (w crowd) run(t *testing.T, config string, repairs bool) (d disrupted) {
 	if repairs {
 		grantRepair(t, c)
 	}
-	applyPolicy(t, c, "general-k0", "general")
+	applyPolicy(t, c, "kubernetes-k0", "general")
 	if repairs {
 		c.Kubectl(t, "", "patch", "placementpolicy", "general", "--type=merge", "-p", `{"spec":{"repair":{"mode":"Enabled","movesPerHour":1000}}}`)
 	}

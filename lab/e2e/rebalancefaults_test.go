@@ -71,7 +71,7 @@ var planFaults = []planFault{
 	{"another policy decides", []moment{bindingFirst, evictingFirst}, func(t *testing.T, l *moveLab, _ *moveSite, goOn func()) {
 		file := "hand-k0"
 		if l.c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", "jsonpath={.metadata.labels.is}") == file {
-			file = "general-k0"
+			file = "kubernetes-k0"
 		}
 		applyPolicy(t, l.c, file, "general")
 		l.c.Kubectl(t, "", "label", "placementpolicy", "general", "--overwrite", "is="+file)

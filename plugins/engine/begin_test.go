@@ -235,7 +235,7 @@ func BenchmarkBegin(b *testing.B) {
 		for i := range pods {
 			large.stand(pod(fmt.Sprintf("app-%d-7bfdcd89cf-%05d", i%apps, i), fmt.Sprint("app-", i%apps)), fmt.Sprint("node-", i%nodes))
 		}
-		e.SetPolicy(ledger.Primary, shipped(b, "general-k0"))
+		e.SetPolicy(ledger.Primary, shipped(b, "kubernetes-k0"))
 		e.Sync(large.visit)
 		log := &e.state.log
 		log.await()

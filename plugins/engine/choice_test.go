@@ -31,13 +31,14 @@ func installed(m policy.Mode) *policy.Object {
 // decides, gives the same choices and decisions alone, and so does the whole log.
 func TestInstalledPolicyChooses(t *testing.T) {
 	for _, m := range []policy.Mode{policy.Shadow, policy.Live} {
-		l := busy(t, func(o *Options) { o.Fleet, o.DecisionLogBytes = "open", 30<<10 })
+		l := busy(t, func(o *Options) { o.Fleet, o.DecisionLogBytes = "fixed", 30<<10 })
 		l.alike = true // where nodes differ one file decides all
 		l.SetPolicy(ledger.Primary, installed(m))
+		l.plan(nil) // a forecast
 		l.live(rand.New(rand.NewPCG(1, 1)), 600)
 		digest := policy.Shipped().Digest()
-		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0.yaml")), 0)
-		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "vectors-k0.yaml")), 0)
+		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0-fixed.yaml")), 0)
+		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0-fixed.yaml, empty machines last")), 0)
 		require.NoError(t, l.Close())
 		paths := l.files()
 		require.Greater(t, len(paths), 3)
@@ -54,7 +55,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			}
 		}
 		require.Equal(t, v.Agreed, agreed)
-		require.Equal(t, []string{"kubernetes-k0.yaml", "vectors-k0.yaml"}, slices.Sorted(maps.Keys(files)))
+		require.Equal(t, []string{"kubernetes-k0-fixed.yaml", "kubernetes-k0-fixed.yaml, empty machines last"}, slices.Sorted(maps.Keys(files)))
 
 		// Another choice than the state's, or none, is found.
 		last := paths[len(paths)-1]
@@ -65,8 +66,8 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			require.NoError(t, err)
 			return v
 		}
-		v = verify(bytes.Replace(text, []byte(`"name":"kubernetes-k0.yaml"`), []byte(`"name":"general-k1.yaml"`), 1))
-		require.ErrorContains(t, v.First, "the log has general-k1.yaml, computed is kubernetes-k0.yaml")
+		v = verify(bytes.Replace(text, []byte(`"name":"kubernetes-k0-fixed.yaml"`), []byte(`"name":"general-k1.yaml"`), 1))
+		require.ErrorContains(t, v.First, "the log has general-k1.yaml, computed is kubernetes-k0-fixed.yaml")
 		// A program that ships other files takes the choice, with the file, from the log.
 		other := "sha256:" + strings.Repeat("0", 64)
 		v = verify(bytes.ReplaceAll(text, []byte(digest), []byte(other)))

@@ -49,7 +49,7 @@ func street(t *testing.T) *lab {
 	for _, name := range []string{"a", "b", "c"} {
 		l.node(name, 16)
 	}
-	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	l.SetPolicy(ledger.Primary, shipped(t, "kubernetes-k0"))
 	for i := range 12 {
 		l.place(pod(fmt.Sprint("web-", i), fmt.Sprint("app-", i%5)))
 	}

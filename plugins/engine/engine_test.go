@@ -274,7 +274,7 @@ func TestLogGoesOn(t *testing.T) {
 // a driver serves on some nodes and a device plugin on others: every policy ranks
 // them, and the pod is placed.
 func TestModelAllowsNoNode(t *testing.T) {
-	for _, name := range []string{"", "hand-k1", "general-k0", "general-k1", "general-k0-fixed"} {
+	for _, name := range []string{"", "hand-k1", "kubernetes-k0", "general-k1", "kubernetes-k0-fixed"} {
 		t.Run(name, func(t *testing.T) {
 			l := two(t)
 			l.node("plugin", 4)

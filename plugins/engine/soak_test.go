@@ -18,7 +18,7 @@ func TestSoak(t *testing.T) {
 	for i := range 20 {
 		l.node(fmt.Sprint("node-", i), 32)
 	}
-	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	l.SetPolicy(ledger.Primary, shipped(t, "kubernetes-k0"))
 	l.SetRules(append(l.state.cluster.Rules(), atMost(t, 8, "build-7")))
 	soak := packtest.NewSoak(t, "engine", 20_000)
 	var standing []*v1.Pod

@@ -92,7 +92,7 @@ func TestOddTopologies(t *testing.T) {
 			l.nodes[name].Labels = map[string]string{v1.LabelTopologyZone: zone}
 		}
 	}
-	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	l.SetPolicy(ledger.Primary, shipped(t, "kubernetes-k0"))
 	place := func(name, app string, change func(*v1.Pod)) string {
 		p := pod(name, app)
 		change(p)

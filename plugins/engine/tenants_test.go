@@ -40,7 +40,7 @@ func TestTwoTenantsShareEvents(t *testing.T) {
 func TestTwoTenantsShareWaiting(t *testing.T) {
 	l := newLab(t)
 	l.node("a", 8)
-	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	l.SetPolicy(ledger.Primary, shipped(t, "kubernetes-k0"))
 	const ofB = 20
 	for i := range ofB {
 		l.rank(pod(fmt.Sprint("b-", i), "web", in("b")))

@@ -21,7 +21,7 @@ func (l *lab) kept() int {
 func TestDeletedBeforeItIsAskedAbout(t *testing.T) {
 	l := newLab(t)
 	l.node("a", 8)
-	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	l.SetPolicy(ledger.Primary, shipped(t, "kubernetes-k0"))
 	l.sync()
 	for i := range 3 {
 		ranked, bound := pod(fmt.Sprint("ranked-", i), "web"), pod(fmt.Sprint("bound-", i), "web")
@@ -51,7 +51,7 @@ func TestDeletedBeforeItIsAskedAbout(t *testing.T) {
 func TestMadeUpPodsAreForgotten(t *testing.T) {
 	l := newLab(t)
 	l.node("a", 8)
-	l.SetPolicy(ledger.Primary, shipped(t, "general-k0"))
+	l.SetPolicy(ledger.Primary, shipped(t, "kubernetes-k0"))
 	daemon := pod("daemon", "web", ofDaemonSet)
 	l.rank(daemon)
 	l.Reserve(pod("nowhere", "web"), "gone", nil)

@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
@@ -29,10 +31,10 @@ func (l *lab) window() map[string]string {
 // In a window of its workload the policy decides by the clock, and outside of it the shipped
 // one does. Both are in metrics and log, and are computed again from each of its files.
 func TestWindow(t *testing.T) {
-	for _, name := range []string{"general-k1-clock", "general-k0-clock"} {
-		t.Run(name, func(t *testing.T) {
+	for _, know := range []binpack.Knowledge{binpack.K1Clock, binpack.K0Clock} {
+		t.Run(know.String(), func(t *testing.T) {
 			l := two(t, func(o *Options) { o.Fleet, o.DecisionLogBytes, o.ForecastAge = "open", 1<<10, 0 })
-			object := shipped(t, name)
+			object := shipped(t, "general-k1-clock", func(s *policy.Spec) { s.Knowledge = know.String() })
 			outside := ledger.ClocklessPolicy(object)
 			l.SetPolicy(ledger.Primary, object)
 			l.plan(nil)
@@ -79,7 +81,7 @@ func TestWindow(t *testing.T) {
 // A window that is ignored is told once: by an event on the workload, and by the metric.
 func TestWindowIsIgnored(t *testing.T) {
 	l := two(t)
-	l.SetPolicy(ledger.Primary, shipped(t, "hand-k1-clock"))
+	l.SetPolicy(ledger.Primary, shipped(t, "general-k1-clock"))
 	const event = `Warning AnnotationIgnored the annotation sigma-scheduler.io/window "soon" is ignored: want START/END, each a time like 2026-05-04T08:00:00Z`
 	bad := map[string]string{kube.WindowAnnotation: "soon"}
 	for range 2 {

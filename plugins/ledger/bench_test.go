@@ -70,7 +70,7 @@ var sink int
 // the filters.
 func BenchmarkDecision(b *testing.B) {
 	for _, size := range []struct{ machines, pods int }{{1000, 10_000}, {5000, 50_000}} {
-		for _, name := range []string{"general-k1", "general-k0", "hand-k1", "general-k1-churn"} {
+		for _, name := range []string{"general-k1", "kubernetes-k0", "hand-k1"} {
 			for _, fleet := range []string{"fixed", "open"} {
 				b.Run(fmt.Sprintf("nodes=%d/policy=%s/fleet=%s", size.machines, name, fleet), func(b *testing.B) {
 					l, apps := city(b, fleet, name, size.machines, size.pods)

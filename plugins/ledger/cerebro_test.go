@@ -187,9 +187,9 @@ func besideAt(tb testing.TB, t *trace.Trace, object *policy.Object, begin float6
 // what was simulated.
 func TestLikeCerebro(t *testing.T) {
 	traces := map[string]*trace.Trace{
-		"large": byPods(t, "large2d", 90, map[string]string{"scale": ".2"}),
-		"fixed": byPods(t, "fixed", 0, map[string]string{"scale": ".2"}),
-		"churn": byPods(t, "churn", 90, map[string]string{"scale": ".1", "days": "1"}),
+		"large": countingPods(byPods(t, "large2d", 90, map[string]string{"scale": ".2"})),
+		"fixed": countingPods(byPods(t, "fixed", 0, map[string]string{"scale": ".2"})),
+		"churn": countingPods(byPods(t, "churn", 90, map[string]string{"scale": ".1", "days": "1"})),
 	}
 	for name, tr := range traces {
 		t.Run(name+" bestfit", func(t *testing.T) {

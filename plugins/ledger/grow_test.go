@@ -107,7 +107,7 @@ func TestManyAppsRebuildNothing(t *testing.T) {
 }
 
 // crowdPolicies are those that the benchmarks of new apps take.
-var crowdPolicies = []string{"general-k1", "general-k0", "hand-k1", "general-k1-devices", "general-k0-devices"}
+var crowdPolicies = []string{"general-k1", "kubernetes-k0", "hand-k1", "general-k1-devices"}
 
 // BenchmarkAddApp is what a new app costs beside the ranking of its pod: the event, and
 // the columns and scorers that follow when one machine is scored.

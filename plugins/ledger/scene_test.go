@@ -1,10 +1,12 @@
 package ledger_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -22,17 +24,18 @@ func seeded(seed uint64) dice { return rand.New(rand.NewPCG(seed, 4)) }
 
 func oneOf[T any](d dice, values ...T) T { return values[d.IntN(len(values))] }
 
-// shipped is a policy that Sigma ships.
+// shipped is a policy that Sigma ships; "FILE LEVEL" is one at another level of knowledge.
 func shipped(tb testing.TB, name string) *policy.Object {
-	tb.Helper()
 	if object, ok := parsed.Load(name); ok {
 		out := object.(policy.Object)
 		return &out
 	}
-	text, err := policies.Files.ReadFile(name + ".yaml")
+	file, level, _ := strings.Cut(name, " ")
+	text, err := policies.Files.ReadFile(file + ".yaml")
 	require.NoError(tb, err)
 	object, err := policy.Parse(name, text)
 	require.NoError(tb, err)
+	object.Spec.Knowledge = cmp.Or(level, object.Spec.Knowledge)
 	object.Spec.Provenance = nil // long, and without effect
 	parsed.Store(name, *object)
 	return object
@@ -43,7 +46,7 @@ var parsed sync.Map
 
 // livePolicies are those shipped ones that a live cluster can use.
 var livePolicies = []string{
-	"general-k0", "general-k0-fixed", "general-k0-plain", "general-k1", "general-k1-churn", "general-k0-devices", "general-k1-devices", "hand-k0", "hand-k1",
+	"kubernetes-k0", "kubernetes-k0-fixed", "large-k1", "general-k1", "general-k1-devices", "hand-k0", "hand-k1",
 }
 
 // anyPolicy is a shipped policy, a rule with settings, or one with all features.

@@ -88,20 +88,15 @@ func (l *Ledger) asked(role Role, app int32) (p *policyInUse, cause string) {
 // ClocklessPolicy returns the shipped policy that replaces one that reads a clock, outside
 // of windows; nil for one that reads none.
 func ClocklessPolicy(object *policy.Object) *policy.Object {
-	name := ""
-	switch object.Spec.Knowledge {
-	case binpack.K0Clock.String():
-		name = "general-k0"
-	case binpack.K1Clock.String():
-		name = "general-k1"
-	default:
+	const file = "kubernetes-k0.yaml"
+	if know, ok := binpack.ParseKnowledge(object.Spec.Knowledge); !ok || !know.Clock() {
 		return nil
 	}
-	text, err := policies.Files.ReadFile(name + ".yaml")
+	text, err := policies.Files.ReadFile(file)
 	if err != nil {
 		panic("ledger: " + err.Error()) // it is compiled in
 	}
-	outside, err := policy.Parse(name, text)
+	outside, err := policy.Parse(file, text)
 	if err != nil {
 		panic("ledger: " + err.Error())
 	}

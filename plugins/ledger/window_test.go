@@ -14,7 +14,7 @@ import (
 )
 
 // clockPolicies are those that a live cluster can use in windows.
-var clockPolicies = []string{"general-k1-clock", "general-k0-clock", "hand-k1-clock", "hand-k0-clock"}
+var clockPolicies = []string{"general-k1-clock", "general-k1-clock K0+clock"}
 
 // windows plans roll-outs of some groups, or that there are none.
 func (s *scene) windows() {
@@ -71,7 +71,7 @@ func TestWindowLikeCerebro(t *testing.T) {
 			})
 		}
 	}
-	require.Equal(t, 4, differ, "the clock says which machines of an open fleet to use; elsewhere it changes nothing")
+	require.Equal(t, 2, differ, "the clock says which machines of an open fleet to use; elsewhere it changes nothing")
 }
 
 // asInACluster gives an instance the dimension that a live cluster has, since the mean over
@@ -127,17 +127,17 @@ func TestOutside(t *testing.T) {
 	require.ErrorContains(t, load("general-k1-clock", ""), "outside is missing: the policy knows K1+clock")
 	require.ErrorContains(t, load("general-k1", "general-k1"), "outside goes with a policy that reads a clock, not with K1")
 	require.ErrorContains(t, load("general-k1-clock", "general-k2"), "outside: spec.knowledge K2")
-	require.ErrorContains(t, load("general-k1-clock", "general-k0-clock"), "outside: it reads a clock itself")
+	require.ErrorContains(t, load("general-k1-clock", "general-k1-clock K0+clock"), "outside: it reads a clock itself")
 	require.NoError(t, load("general-k1-clock", "hand-k1"))
 
 	require.Nil(t, ledger.ClocklessPolicy(shipped(t, "general-k1")))
-	require.Equal(t, shipped(t, "general-k1"), ledger.ClocklessPolicy(shipped(t, "hand-k1-clock")))
-	require.Equal(t, shipped(t, "general-k0"), ledger.ClocklessPolicy(shipped(t, "hand-k0-clock")))
+	require.Equal(t, shipped(t, "kubernetes-k0"), ledger.ClocklessPolicy(shipped(t, "general-k1-clock")))
+	require.Equal(t, shipped(t, "kubernetes-k0"), ledger.ClocklessPolicy(shipped(t, "general-k1-clock K0+clock")))
 }
 
 // A decision whose cause is not that of its clock is a difference.
 func TestVerifyChecksWindows(t *testing.T) {
-	object := shipped(t, "hand-k0-clock")
+	object := shipped(t, "general-k1-clock K0+clock")
 	inside, outside := object.Digest(), ledger.ClocklessPolicy(object).Digest()
 	first := func(cause, digest string, clock float64) *ledger.Difference {
 		events := start(t)

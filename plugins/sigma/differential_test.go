@@ -133,7 +133,7 @@ func TestPluginAndExtenderAgree(t *testing.T) {
 			rule(t, "wide", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "app2"), SpreadMin: new(int32(3))}),
 			rule(t, "apart", v1alpha1.PlacementRuleSpec{PodSet: picks("app", "app3"), Excludes: []v1alpha1.Exclusion{{PodSet: picks("app", "app4"), Max: int32(d.IntN(2))}}}),
 		}
-		object := shipped(t, []string{"general-k1", "general-k0-plain", "hand-k1", "general-k1-churn"}[d.IntN(4)])
+		object := shipped(t, []string{"general-k1", "kubernetes-k0", "hand-k1", "large-k1"}[d.IntN(4)])
 		for _, e := range []*engine.Engine{s.engine, o.engine} {
 			e.SetPolicy(ledger.Primary, object)
 			e.SetDeclared(&kube.Declarations{})

@@ -38,7 +38,7 @@ func TestMostRanked(t *testing.T) {
 // TestTopDecides: the node that gets a pod does not depend on the number of ranked nodes.
 func TestTopDecides(t *testing.T) {
 	d := rand.New(rand.NewPCG(2, 9))
-	for seed, policy := range []string{"kubernetes-k0", "general-k1-churn", "kubernetes-k0-fixed"} {
+	for seed, policy := range []string{"kubernetes-k0", "large-k1", "kubernetes-k0-fixed"} {
 		s := newStage(t, func(a *config.SigmaArgs) { a.Fleet = []string{config.FleetOpen, config.FleetFixed}[seed%2] })
 		s.town(uint64(seed), 40, 60)
 		s.decideBy(shipped(t, policy))

@@ -35,7 +35,6 @@ func BenchmarkOpenb(b *testing.B) {
 		{"bestfit-fgd", rule.BestFitFGD{}},
 		{"fgd", rule.FGD{}},
 		{"general-k1-devices", shippedDevices(b, "k1")},
-		{"general-k0-devices", shippedDevices(b, "k0")},
 	} {
 		b.Run("policy="+c.name, func(b *testing.B) {
 			r := cerebro.NewReplayer(tr)

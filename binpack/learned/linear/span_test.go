@@ -73,7 +73,7 @@ func curves(n, d int) (*binpack.Instance, *trace.Trace) {
 // TestSpans: with spans, too, the grid decides as scoring every machine does, also after a reset.
 func TestSpans(t *testing.T) {
 	tr := curveTrace(t)
-	for _, name := range []string{"general-k0-fixed", "general-k1", "large-k0", "wide-k0", "vectors-k0"} {
+	for _, name := range []string{"kubernetes-k0-fixed", "general-k1", "large-k1"} {
 		p, err := New(packtest.Shipped(t, name))
 		require.NoError(t, err)
 		run := newTreadmill(tr, p.know, p.Scorer)

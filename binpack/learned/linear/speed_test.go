@@ -308,12 +308,12 @@ func (f *field) cost(t *testing.T, seconds float64) float64 {
 }
 
 func speedBySize(t *testing.T, out io.Writer) {
-	linear, err := New(packtest.Shipped(t, "general-k1-churn"))
+	linear, err := New(packtest.Shipped(t, "kubernetes-k0"))
 	require.NoError(t, err)
 	policies := []struct {
 		name string
 		p    binpack.Policy
-	}{{"bestfit", rule.BestFit{}}, {"linear (general-k1-churn)", linear}}
+	}{{"bestfit", rule.BestFit{}}, {"linear (kubernetes-k0)", linear}}
 
 	table := func(what string, sizes []int, newField func(size int, p binpack.Policy) *field) {
 		fmt.Fprintf(out, "\n| %s |", what)
@@ -374,13 +374,13 @@ func speedOfChurn(t *testing.T, out io.Writer) {
 	set := map[string]string{"scale": "30", "days": ".95"}
 	tr, err := generate.Generate("churn", 1, set)
 	require.NoError(t, err)
-	linear, err := New(packtest.Shipped(t, "general-k1-churn"))
+	linear, err := New(packtest.Shipped(t, "kubernetes-k0"))
 	require.NoError(t, err)
 	fmt.Fprintf(out, "\n| `churn --seed 1 --set scale=%s --set days=%s` | items placed | most machines in use | CPU-seconds |\n|---|---:|---:|---:|\n", set["scale"], set["days"])
 	for _, pol := range []struct {
 		name string
 		p    binpack.Policy
-	}{{"bestfit", rule.BestFit{}}, {"linear (general-k1-churn)", linear}} {
+	}{{"bestfit", rule.BestFit{}}, {"linear (kubernetes-k0)", linear}} {
 		r := cerebro.NewReplayer(tr)
 		start := cputime.Process()
 		run, err := r.Run(pol.p, cerebro.Options{})

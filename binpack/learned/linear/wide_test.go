@@ -68,7 +68,7 @@ func speedAtWidth(t *testing.T, out io.Writer) {
 	}
 	fmt.Fprintln(out, "\n| fixed fleet of 6,000 machines, 9,338 apps | machines in use | placements/CPU-s | allocations per placement | every machine scored | ratio (least … most) |\n|---|---:|---:|---:|---:|---:|")
 	for _, tr := range traces {
-		for _, name := range []string{"general-k0-fixed", "general-k1", "general-k0"} {
+		for _, name := range []string{"kubernetes-k0-fixed", "general-k1", "large-k1"} {
 			p, err := New(packtest.Shipped(t, name))
 			require.NoError(t, err)
 			twin := newTreadmill(tr, p.know, p.Scorer)
@@ -95,7 +95,7 @@ func speedAtWidth(t *testing.T, out io.Writer) {
 // TestWide: the grid decides as scoring every machine does, to the last item that fits.
 func TestWide(t *testing.T) {
 	tr := wideTrace(60, 90)
-	for _, name := range []string{"general-k0-fixed", "general-k1", "general-k0"} {
+	for _, name := range []string{"kubernetes-k0-fixed", "general-k1", "large-k1"} {
 		p, err := New(packtest.Shipped(t, name))
 		require.NoError(t, err)
 		run := newTreadmill(tr, p.know, p.Scorer)

@@ -13,21 +13,18 @@ type Fact uint16
 
 // The facts.
 const (
-	Fixed        Fact = 1 << iota // the fleet is fixed, else open
-	Loose                         // the fleet is fixed and has room to spare
-	Devices                       // a dimension is one of devices
-	OneDimension                  //
-	Plain                         // there are no limits per machine and no rules
-	Forecast                      // items are expected of an app
-	Departures                    // items leave
-	Several                       // there are three dimensions or more
-	Wide                          // there are so many dimensions that they are steps of curves
-	Again                         // an app has arrived in more than one request
-	Batches                       // a request was for several items
-	Roomy                         // the fleet is fixed and so loose that a later peak fits, too
-	Mixed                         // machines differ in cost or capacity, by more than a twentieth
-	Limited                       // nearly all items that are expected have a limit per machine
-	allFacts     = 1<<iota - 1
+	Fixed      Fact = 1 << iota // the fleet is fixed, else open
+	Loose                       // the fleet is fixed and has room to spare
+	Devices                     // a dimension is one of devices
+	Plain                       // there are no limits per machine and no rules
+	Forecast                    // items are expected of an app
+	Departures                  // items leave
+	Again                       // an app has arrived in more than one request
+	Batches                     // a request was for several items
+	Roomy                       // the fleet is fixed and so loose that a later peak fits, too
+	Mixed                       // machines differ in cost or capacity, by more than a twentieth
+	Limited                     // nearly all items that are expected have a limit per machine
+	allFacts   = 1<<iota - 1
 )
 
 const (
@@ -47,15 +44,12 @@ const (
 	// mostLimited of mostLimitedOf parts of the expected volume are nearly all of it.
 	mostLimited, mostLimitedOf = 9, 10
 
-	// A largest machine is so many units of volume, and an app at most maxVolume of them.
-	machineVolume = 1 << 20
-	maxVolume     = 1 << 46
-
 	// alike: the amounts that the system leaves on machines of one size differ a little.
 	alike = .05
 
-	severalFrom = 3
-	wideFrom    = 16 // a cluster has cpu, memory, disk and a few more
+	// A largest machine is so many units of volume, and an app at most maxVolume of them.
+	machineVolume = 1 << 20
+	maxVolume     = 1 << 46
 )
 
 // facts follows a state. Every answer is a function of the state alone.
@@ -92,14 +86,6 @@ func newFacts(s *binpack.State) facts {
 		if most > 0 {
 			f.unit[d] = machineVolume / float64(most)
 		}
-	}
-	switch n := len(inst.Dimensions); {
-	case n == 1:
-		f.always |= OneDimension
-	case n >= wideFrom:
-		f.always |= Wide | Several
-	case n >= severalFrom:
-		f.always |= Several
 	}
 	return f
 }

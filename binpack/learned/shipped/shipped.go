@@ -15,13 +15,15 @@ type Row struct {
 
 // A Policy leaves each decision to the policy of the first row that suits the state.
 type Policy struct {
+	know binpack.Knowledge
 	rows []Row
 	of   [allFacts + 1]uint8 // row by facts
 }
 
-// New returns the policy of a table, whose last row suits every state.
-func New(rows []Row) (*Policy, error) {
-	p := &Policy{rows: rows}
+// New returns the policy of a table, whose last row suits every state. At the knowledge K0 no row of a
+// forecast decides.
+func New(know binpack.Knowledge, rows []Row) (*Policy, error) {
+	p := &Policy{know: know, rows: rows}
 	if n := len(rows); n == 0 || rows[n-1].With|rows[n-1].Without != 0 {
 		return nil, errors.New("the last row must suit every state")
 	}
@@ -38,8 +40,8 @@ func (r *Row) refuses(facts Fact) bool { return facts&r.With != r.With || facts&
 // Rows lists the table. Read only.
 func (p *Policy) Rows() []Row { return p.rows }
 
-// Knowledge implements [binpack.Policy]: the knowledge that the policies may use together.
-func (p *Policy) Knowledge() binpack.Knowledge { return binpack.K1 }
+// Knowledge implements [binpack.Policy].
+func (p *Policy) Knowledge() binpack.Knowledge { return p.know }
 
 // Scorer implements [binpack.Policy].
 func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {

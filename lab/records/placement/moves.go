@@ -14,8 +14,9 @@ import (
 )
 
 var moves = Section{
-	Name:  "moves",
-	title: "A few moves: what they are worth",
+	Name:     "moves",
+	research: true,
+	title:    "A few moves: what they are worth",
 	about: `Items move from machine to machine: in a replay to let in what fits nowhere (` + "`--repair`" + `) or at each tick to empty machines
 (` + "`--rebalance`" + `), and after the fact by ` + "`sigma rebalance`" + `. Moves in % are of the items placed, or of those that stood. Bounds know nothing of moves, and hold with them.
 Instances have seeds from 983,000, Kubernetes clusters from 910,000. "Drain" empties the machines with the fewest items by Best-Fit, as

@@ -15,8 +15,9 @@ import (
 // The section runs whole at small counts, and the summary finds its rows there.
 func TestMoves(t *testing.T) {
 	cfg := configure(t, buildSigma(t))
+	cfg.Runner.Lab = build(t, "../../cmd/sigma-lab")
 	size := movesSize{instances: 2, orders: 2, opens: 1, openOrders: 2, drained: 2, clusters: 2, scale: ".1", wide: ".2", nodes: "20"}
-	section := Section{Name: "moves", run: size.run}
+	section := Section{Name: "moves", research: true, run: size.run}
 	require.NoError(t, section.Run(t.Context(), cfg))
 	text, err := os.ReadFile(filepath.Join(cfg.Docs, "results", "moves.md"))
 	require.NoError(t, err)

@@ -29,10 +29,12 @@ func configure(t *testing.T, program string) Config {
 }
 
 // buildSigma builds the command line.
-func buildSigma(t *testing.T) string {
+func buildSigma(t *testing.T) string { return build(t, "../../../cmd/sigma") }
+
+func build(t *testing.T, source string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "sigma")
-	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "../../../cmd/sigma").CombinedOutput()
+	program := filepath.Join(t.TempDir(), filepath.Base(source))
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, source).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return program
 }

@@ -14,6 +14,9 @@ K0 knows only the past; +clock also the elapsed share of the arrival period; K1 
 	run: runShipped,
 }
 
+// Files of the laboratory: for one dimension without limits, and for curves.
+const plainLine, curves = "general-k0-plain-1d.yaml", "wide-k0.yaml"
+
 // A showing is a comparison that the page shows as sigma compare prints it.
 type showing struct {
 	trace, policies string
@@ -70,7 +73,7 @@ func runShipped(b *bench) error {
 		{"churn: 4 instances in the file's order, 6 × 3 shuffled", append(
 			knows("churn", "bestfit,worstfit,movetofront,learned", 0, "K0", "K1"), knows("churn2", "bestfit,learned", 3, "K0")...)},
 		{"one dimension, fresh instances", []showing{
-			{"orlib", "firstfit,bestfit,learned", 2, nil}, {"weibull", "firstfit,bestfit,learned", 2, nil},
+			{"orlib", "firstfit,bestfit,learned," + plainLine, 2, nil}, {"weibull", "firstfit,bestfit,learned," + plainLine, 2, nil},
 		}},
 	} {
 		if err := b.show(part.heading, part.list); err != nil {
@@ -102,12 +105,12 @@ func shippedPublic(b *bench) error {
 		return nil
 	}
 	return b.show("public sets", []showing{
-		{"or3", "firstfit,bestfit-l1,learned", 0, nil},
-		{"or3", "bestfit-l1,learned", 10, nil},
-		{"weibull-5k", "firstfit,bestfit-l1,learned", 0, nil},
-		{"weibull-5k", "bestfit-l1,learned", 5, nil},
-		{"tianchi", "firstfit,bestfit,dotproduct,learned", 0, nil},
-		{"tianchi", "bestfit,learned", 3, nil},
+		{"or3", "firstfit,bestfit-l1,learned," + plainLine, 0, nil},
+		{"or3", "bestfit-l1,learned," + plainLine, 10, nil},
+		{"weibull-5k", "firstfit,bestfit-l1,learned," + plainLine, 0, nil},
+		{"weibull-5k", "bestfit-l1,learned," + plainLine, 5, nil},
+		{"tianchi", "firstfit,bestfit,dotproduct,learned," + curves, 0, nil},
+		{"tianchi", "bestfit,learned," + curves, 3, nil},
 	})
 }
 

@@ -39,7 +39,7 @@ func Install(ctx context.Context, config *rest.Config, root string) error {
 			return err
 		}
 	}
-	object, err := read(filepath.Join(root, "benchdata", "policies", "general-k1-churn.yaml"))
+	object, err := read(filepath.Join(root, "benchdata", "policies", "kubernetes-k0.yaml"))
 	if err != nil {
 		return err
 	}

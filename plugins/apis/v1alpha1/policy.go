@@ -56,7 +56,7 @@ type PlacementPolicy struct {
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'plan' || self.features.size() == 0",message="the model plan has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'population' || self.knowledge in ['K0', 'K0+clock']",message="the model population needs K0 or K0+clock"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'population' || self.features.size() == 0",message="the model population has no features"
-// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'shipped' || self.knowledge == 'K1'",message="the model shipped needs K1"
+// +kubebuilder:validation:XValidation:fieldPath=".knowledge",rule="self.model != 'shipped' || self.knowledge in ['K0', 'K1']",message="the model shipped needs K0 or K1"
 // +kubebuilder:validation:XValidation:fieldPath=".features",rule="self.model != 'shipped' || self.features.size() == 0",message="the model shipped has no features"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'shipped' || self.parameters.size() == 0",message="the model shipped has no parameters"
 // +kubebuilder:validation:XValidation:fieldPath=".parameters",rule="self.model != 'linear' || self.parameters.all(p, p in ['alpha', 'beta', 'eta', 'pace', 'q', 'rho', 'z'])",message="the model linear has alpha, beta, eta, pace, q, rho, z"
