@@ -7,7 +7,7 @@ import (
 
 const (
 	// MaxIndexed is the number of dimensions up to which an Index serves.
-	MaxIndexed = 4
+	MaxIndexed = 6
 	blockSize  = 48
 	// machinesOfKind is the number of machines for each kind from which blocks of one kind pay.
 	machinesOfKind = 16
@@ -34,6 +34,12 @@ type Guide interface {
 	Value(m int32) float64
 }
 
+// A Raiser is a Guide some of whose scores are above the limits of Rest.
+type Raiser interface {
+	// Raised returns by how much, for each block of the index; Limits adds it for each machine.
+	Raised(x *Index) []float64
+}
+
 // An Index finds the machines with the highest score without a look at each. Machines of one kind that are alike in
 // their shared part and their free amounts form a block; the bounds of a block show whether one of them can win.
 // It follows the journal of a state.
@@ -42,7 +48,8 @@ type Guide interface {
 type Index struct {
 	s    *State
 	g    Guide
-	from int // machines
+	more Raiser // g, or nil
+	from int    // machines
 
 	seq     uint64
 	changes []Change
@@ -95,15 +102,28 @@ type openBlock struct {
 }
 
 // NewIndex returns an index of a state for fleets of at least so many machines.
-func NewIndex(s *State, g Guide, from int) *Index { return &Index{s: s, g: g, from: from} }
+func NewIndex(s *State, g Guide, from int) *Index {
+	more, _ := g.(Raiser)
+	return &Index{s: s, g: g, more: more, from: from}
+}
+
+// Serves reports whether an index of a state searches for items without preferences by zone.
+func (x *Index) Serves() bool {
+	n := len(x.s.kind)
+	return (searchAlways || n >= x.from && len(x.s.kinds)*machinesOfKind <= n) && len(x.s.deviceDims) == 0 && len(x.s.free) <= MaxIndexed
+}
+
+// Blocks is the number of blocks.
+func (x *Index) Blocks() int { return len(x.blocks) }
+
+// BlockOf is the block of a machine, negative where it is in none.
+func (x *Index) BlockOf(m int32) int32 { return x.at[m].block }
 
 // Search appends to buf the machines that take an item of the app and have the highest score
 // but for slack, by ascending index. known is false, and buf unchanged, where the index does not serve.
 func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, known bool) {
 	s, a := x.s, &x.s.inst.Apps[app]
-	n := len(s.kind)
-	if (n < x.from || len(s.kinds)*machinesOfKind > n) && !searchAlways || len(s.deviceDims) > 0 || len(s.free) > MaxIndexed ||
-		s.narrow(a.Group) || s.ByZone(a.Group) {
+	if !x.Serves() || s.narrow(a.Group) || s.ByZone(a.Group) {
 		return buf, false
 	}
 	x.follow()
@@ -148,6 +168,10 @@ func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, kn
 
 // bound finds the blocks with room.
 func (x *Index) bound(need []int64) {
+	var raised []float64
+	if x.more != nil {
+		raised = x.more.Raised(x)
+	}
 	x.open = x.open[:0]
 blocks:
 	for b := range x.blocks {
@@ -161,6 +185,9 @@ blocks:
 			}
 		}
 		limit := blk.shared + x.g.Rest(blk.Kind, blk.least[:len(need)], blk.most[:len(need)])
+		if raised != nil {
+			limit += raised[b]
+		}
 		if !math.IsInf(limit, -1) {
 			x.open = append(x.open, openBlock{int32(b), limit})
 		}

@@ -59,6 +59,17 @@ func (l *Scorer) addClosing(a int32, open float64, candidates []int32, out []flo
 		for i := range out {
 			out[i] += sum
 		}
+		if len(candidates) <= fewCandidates {
+			for _, b := range near {
+				v := fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))
+				for i, m := range candidates {
+					if l.s.BlockedApps(m)[b>>6]>>(b&63)&1 != 0 {
+						out[i] -= v
+					}
+				}
+			}
+			near = nil
+		}
 		without := l.s.Blocked(a) // no candidate is here, nor most of those that are closed to b
 		for _, b := range near {
 			v := fixed + float64(closing*float64(l.d.remaining[b]*l.d.dominant[b]))

@@ -104,13 +104,13 @@ func (l *Scorer) Contenders(item binpack.Item, buf []int32) (contenders []int32,
 		return buf, false
 	}
 	l.sync()
-	if l.grid != nil {
-		return l.shortlist(a, buf), true
-	}
-	if l.guided(a) {
+	if l.guided() {
 		if found, ok := l.searched(a, buf); ok {
 			return found, true
 		}
+	}
+	if l.grid != nil {
+		return l.shortlist(a, buf), true
 	}
 	if !l.bounded || l.columns == nil {
 		return buf, false

@@ -17,8 +17,8 @@ const (
 	heldChange     = 1. / 256
 )
 
-// A guide leads a search of an index. It serves scores that depend on each machine alone: without
-// closing and traffic. All items share mean, util of single dimensions, recent, age, crowd and empty.
+// A guide leads a search of an index. It serves scores without traffic. All items share mean, util of
+// single dimensions, open, recent, age, crowd and empty.
 type guide struct {
 	l     *Scorer
 	index *binpack.Index
@@ -28,6 +28,7 @@ type guide struct {
 	now, until      float64 // placements
 	active, average between // machines in use + 1, items on each
 	kept            bool    // empty machines are kept back
+	apps            int
 
 	// Of the item.
 	present
@@ -38,6 +39,7 @@ type guide struct {
 	shape    uint64
 	pressure int64
 	kinds    []kindRest
+	closes
 }
 
 // A kindRest is the part of an item's score that a machine has by its kind.
@@ -73,12 +75,9 @@ func newGuide(l *Scorer) *guide {
 	return g
 }
 
-// guided reports whether a guide serves the items of an app.
-func (l *Scorer) guided(a int32) bool {
-	if l.partners != nil || l.weights[fOpen] != 0 || l.weights[fSlot] > 0 && len(l.strong) > 0 {
-		return false
-	}
-	return l.wholeKinds && (l.weights[fClose] == 0 && l.weights[fClosing] == 0 || len(l.near[a])+len(l.far[a]) == 0)
+// guided reports whether a guide serves in the present state.
+func (l *Scorer) guided() bool {
+	return l.wholeKinds && l.partners == nil && (l.weights[fSlot] <= 0 || len(l.strong) == 0)
 }
 
 // searched appends to buf the machines that may have the highest score.
@@ -95,16 +94,19 @@ func (l *Scorer) searched(a int32, buf []int32) (contenders []int32, known bool)
 	if g.slot = 0; len(l.strong) > 0 {
 		g.slot, g.shape, g.pressure = l.slotWeight(), 1<<l.shapeOf[a], l.pressure[a]
 	}
+	g.setCloses(a)
 	g.kinds = g.kinds[:0]
 	for k := range l.inverse {
 		g.kinds = append(g.kinds, g.restOf(k))
 	}
-	return g.index.Search(a, 0, buf)
+	contenders, known = g.index.Search(a, 0, buf)
+	g.forget()
+	return contenders, known
 }
 
 func (g *guide) restOf(k int) kindRest {
 	l, w := g.l, &g.l.weights
-	r := kindRest{fixed: tiny * g.size, inverse: l.inverse[k]}
+	r := kindRest{fixed: g.most + tiny*(g.size+g.sizes), inverse: l.inverse[k]}
 	most, sum := 0.0, 0.0
 	for d, n := range g.need {
 		add := float64(n) * r.inverse[d]
@@ -123,12 +125,12 @@ func (g *guide) restOf(k int) kindRest {
 
 // Renew implements [binpack.Guide].
 func (g *guide) Renew() bool {
-	placed, active, kept := float64(g.placed), float64(g.l.s.Active()+1), g.l.keepBack()
+	placed, active, kept, apps := float64(g.placed), float64(g.l.s.Active()+1), g.l.keepBack(), len(g.l.profileOf)
 	began := g.now
-	if g.now = placed; placed >= began && placed <= g.until && g.active.holds(active) && g.average.holds(g.present.average) && kept == g.kept {
+	if g.now = placed; placed >= began && placed <= g.until && g.active.holds(active) && g.average.holds(g.present.average) && kept == g.kept && apps == g.apps {
 		return false
 	}
-	g.until, g.active, g.average, g.kept = placed+heldPlacements*active, around(active), around(g.present.average), kept
+	g.until, g.active, g.average, g.kept, g.apps = placed+heldPlacements*active, around(active), around(g.present.average), kept, apps
 	return true
 }
 
@@ -153,7 +155,7 @@ func (g *guide) Shared(m int32) float64 {
 			v += l.utilDims[d] * used
 		}
 	}
-	v += w[fMean] * mean / float64(len(inverse))
+	v += w[fMean]*mean/float64(len(inverse)) + l.openWeight()*float64(l.allowed[m]-1)
 	if n == 0 {
 		return v + w[fEmpty]
 	}
@@ -222,6 +224,11 @@ func (g *guide) Limits(b *binpack.Block, limits []float64) {
 			limits[i] += own * float64(holding[m/64]>>(m%64)&1)
 		}
 	}
+	if g.raised != nil {
+		for i := range limits {
+			limits[i] += g.bonus[b.Machines[i]]
+		}
+	}
 }
 
 // Value implements [binpack.Guide]: the result of Score.
@@ -240,6 +247,9 @@ func (g *guide) Value(m int32) float64 {
 			v += float64(g.slot * float64(l.lostSum(lost, g.shape, g.pressure, m)))
 		}
 	}
+	if g.open != 0 {
+		v += float64(g.open * float64(l.allowed[m]-1))
+	}
 	if w := l.weights[fRecent]; w != 0 {
 		if last := l.s.LastUsed(m); last > 0 {
 			v += w / (1 + float64((g.now-float64(last))/float64(l.s.Active()+1)))
@@ -248,6 +258,9 @@ func (g *guide) Value(m int32) float64 {
 	if l.standing && !kept {
 		holds := g.own >= 0 && l.s.Holds(g.own, m)
 		v += l.standingScore(&g.present, m, holds, l.sizeScore(g.need, m, top))
+	}
+	if len(g.near)+len(g.far) > 0 {
+		v = g.closed(v, m)
 	}
 	return v
 }

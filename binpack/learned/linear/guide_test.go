@@ -30,7 +30,7 @@ func TestGuide(t *testing.T) {
 						p.weights[f] = 0
 					}
 				}
-				p.weights[fClose], p.weights[fClosing], p.weights[fOpen], p.weights[fPartners] = 0, 0, 0, 0
+				p.weights[fPartners] = 0
 				p.weights[fSlot] = min(0, float64(1-round)) // with pressure at times in the last round
 				p.params = maps.Clone(p.params)
 				p.params["alpha"] = .2
@@ -68,7 +68,7 @@ func guided(t *testing.T, tr *trace.Trace, p *Policy) (shortlisted, scored int, 
 					want, failure := s.Choose(plain, item)
 					require.Equal(t, failure, err)
 					require.Equal(t, want, got, "event %d", i)
-					require.True(t, scorer.guided(q.App))
+					require.True(t, scorer.guided())
 					pressed = pressed || len(scorer.strong) > 0
 					if some, known := scorer.searched(q.App, nil); known {
 						all := s.Feasible(q.App, nil)
