@@ -22,23 +22,33 @@ func (x *Index) follow() {
 	}
 	for i := range x.blocks {
 		b := &x.blocks[i]
-		b.shared = math.Inf(-1)
-		for j, m := range b.Machines[:b.count] {
-			b.parts[j] = x.g.Shared(m)
-			b.shared = max(b.shared, b.parts[j])
+		shared := math.Inf(-1)
+		for j, m := range b.machines[:x.bounds[i].count] {
+			b.shared[j] = x.g.Shared(m)
+			shared = max(shared, b.shared[j])
 		}
+		x.bounds[i].shared = shared
+	}
+	for g := range x.groups {
+		x.encloseGroup(int32(g))
 	}
 }
 
 // build makes the blocks of all machines on offer.
 func (x *Index) build() {
 	s := x.s
-	x.moved, x.blocks, x.planes = 0, x.blocks[:0], x.planes[:0]
+	x.moved, x.blocks, x.bounds, x.groups, x.planes = 0, x.blocks[:0], x.bounds[:0], x.groups[:0], x.planes[:0]
 	x.at = slices.Grow(x.at[:0], len(s.kind))[:len(s.kind)]
 	for m := range x.at {
 		x.at[m] = spot{block: noBlock, version: s.version[m]}
 	}
 	kinds := len(s.kinds)
+	x.units = x.units[:0]
+	for _, k := range s.kinds {
+		for _, c := range k.Capacity {
+			x.units = append(x.units, 1/float64(max(1, c)))
+		}
+	}
 	x.roots, x.first, x.unused = slices.Grow(x.roots[:0], kinds)[:kinds], make([]int, kinds), make([][]int32, kinds)
 	for k := range x.roots {
 		x.points = x.points[:0]
@@ -62,7 +72,7 @@ func (x *Index) divide(kind int32, machines []int32) int32 {
 	}
 	p := int32(len(x.planes))
 	x.planes = append(x.planes, plane{})
-	half := x.split(kind, machines, &x.planes[p])
+	half := x.split(machines, &x.planes[p])
 	next := [2]int32{x.divide(kind, machines[:half]), 0}
 	next[1] = x.divide(kind, machines[half:])
 	x.planes[p].next = next
@@ -70,38 +80,85 @@ func (x *Index) divide(kind int32, machines []int32) int32 {
 }
 
 func (x *Index) newBlock(kind int32, machines []int32) int32 {
-	x.blocks = append(x.blocks, Block{Kind: kind})
+	x.blocks, x.bounds = append(x.blocks, block{}), append(x.bounds, bounds{kind: kind})
 	b := int32(len(x.blocks) - 1)
-	for _, m := range machines {
-		x.blocks[b].count++
-		x.put(b, x.blocks[b].count-1, m, x.g.Shared(m))
+	switch group := b / groupSize; {
+	case int(group) == len(x.groups):
+		x.groups = append(x.groups, bounds{kind: kind})
+	case x.groups[group].kind != kind:
+		x.groups[group].kind = severalKinds
 	}
-	x.blocks[b].stale = true
+	x.fill(b, machines)
 	return b
+}
+
+// fill makes a block one of these machines.
+func (x *Index) fill(b int32, machines []int32) {
+	x.bounds[b].count = int32(len(machines))
+	for at, m := range machines {
+		x.put(b, int32(at), m, x.g.Shared(m))
+	}
+	x.enclose(b)
 }
 
 // put enters a machine into a block.
 func (x *Index) put(b, at, m int32, shared float64) {
-	blk := &x.blocks[b]
-	blk.Machines[at], blk.parts[at], blk.stale = m, shared, true
+	blk, bounds, group := &x.blocks[b], &x.bounds[b], &x.groups[b/groupSize]
+	blk.machines[at], blk.shared[at] = m, shared
+	bounds.shared, bounds.wide = max(bounds.shared, shared), true
+	group.shared, group.wide = max(group.shared, shared), true
 	for d := range x.s.free {
-		blk.Free[d][at] = x.s.free[d][m]
+		used := x.used(d, m)
+		blk.used[d][at] = used
+		bounds.least[d], bounds.most[d] = min(bounds.least[d], used), max(bounds.most[d], used)
+		group.least[d], group.most[d] = min(group.least[d], used), max(group.most[d], used)
 	}
 	x.at[m].block, x.at[m].at = b, at
 }
 
+// used is the used share of a machine in a dimension.
+func (x *Index) used(d int, m int32) float64 {
+	s := x.s
+	return 1 - float64(s.free[d][m])*x.units[int(s.kind[m])*len(s.free)+d]
+}
+
 // enclose computes the bounds of a block.
-func (b *Block) enclose(dims int) {
-	b.stale, b.shared = false, math.Inf(-1)
-	for d := range dims {
-		least, most := int64(math.MaxInt64), int64(math.MinInt64)
-		for _, free := range b.Free[d][:b.count] {
-			least, most = min(least, free), max(most, free)
+func (x *Index) enclose(at int32) {
+	b, bounds := &x.blocks[at], &x.bounds[at]
+	for d := range x.s.free {
+		least, most := math.Inf(1), math.Inf(-1)
+		for _, used := range b.used[d][:bounds.count] { // min and max of floats are slower
+			if used < least {
+				least = used
+			}
+			if used > most {
+				most = used
+			}
 		}
-		b.least[d], b.most[d] = least, most
+		bounds.least[d], bounds.most[d] = least, most
 	}
-	for _, v := range b.parts[:b.count] {
-		b.shared = max(b.shared, v)
+	shared := math.Inf(-1)
+	for _, v := range b.shared[:bounds.count] {
+		if v > shared {
+			shared = v
+		}
+	}
+	bounds.shared, bounds.wide, x.groups[at/groupSize].wide = shared, false, true
+}
+
+// encloseGroup computes the bounds of a group from those of its blocks.
+func (x *Index) encloseGroup(at int32) {
+	g := &x.groups[at]
+	blocks := x.bounds[at*groupSize : min(int(at+1)*groupSize, len(x.bounds))]
+	kind := g.kind
+	*g = blocks[0]
+	g.kind, g.wide = kind, false
+	for i := range blocks[1:] {
+		b := &blocks[1+i]
+		g.shared = max(g.shared, b.shared)
+		for d := range x.s.free {
+			g.least[d], g.most[d] = min(g.least[d], b.least[d]), max(g.most[d], b.most[d])
+		}
 	}
 }
 
@@ -131,11 +188,11 @@ func (x *Index) update(m int32) {
 		x.remove(m)
 	}
 	if to != noBlock {
-		if x.blocks[to].count == blockSize {
+		if x.bounds[to].count == blockSize {
 			to = x.divideBlock(m, shared, to)
 		}
-		x.blocks[to].count++
-		x.put(to, x.blocks[to].count-1, m, shared)
+		x.bounds[to].count++
+		x.put(to, x.bounds[to].count-1, m, shared)
 	}
 }
 
@@ -143,30 +200,33 @@ func (x *Index) update(m int32) {
 func (x *Index) find(m int32, shared float64) int32 {
 	at := x.roots[x.s.kind[m]]
 	for at >= 0 {
-		p := &x.planes[at]
-		v := shared
-		if p.coord > 0 {
-			v = float64(x.s.free[p.coord-1][m])
-		}
-		if v < p.from {
-			at = p.next[0]
-		} else {
-			at = p.next[1]
-		}
+		at = x.planes[at].next[x.side(at, m, shared)]
 	}
 	return ^at
 }
 
+// side is the side of a plane that a machine is on.
+func (x *Index) side(at, m int32, shared float64) int {
+	p := &x.planes[at]
+	if p.coord > 0 {
+		shared = x.used(p.coord-1, m)
+	}
+	if shared < p.from {
+		return 0
+	}
+	return 1
+}
+
 func (x *Index) remove(m int32) {
 	at := x.at[m]
-	b := &x.blocks[at.block]
-	b.count--
-	b.stale = true
-	if last := b.count; last != at.at {
-		moved := b.Machines[last]
-		b.Machines[at.at], b.parts[at.at] = moved, b.parts[last]
+	b, bounds := &x.blocks[at.block], &x.bounds[at.block]
+	bounds.count--
+	bounds.wide, x.groups[at.block/groupSize].wide = true, true
+	if last := bounds.count; last != at.at {
+		moved := b.machines[last]
+		b.machines[at.at], b.shared[at.at] = moved, b.shared[last]
 		for d := range x.s.free {
-			b.Free[d][at.at] = b.Free[d][last]
+			b.used[d][at.at] = b.used[d][last]
 		}
 		x.at[moved].at = at.at
 	}
@@ -175,31 +235,17 @@ func (x *Index) remove(m int32) {
 
 // divideBlock divides a full block in two and returns the one for a machine.
 func (x *Index) divideBlock(m int32, shared float64, full int32) int32 {
-	kind := x.blocks[full].Kind
-	x.points = append(x.points[:0], x.blocks[full].Machines[:]...)
+	kind := x.bounds[full].kind
+	x.points = append(x.points[:0], x.blocks[full].machines[:]...)
 	p := int32(len(x.planes))
 	x.planes = append(x.planes, plane{})
-	half := x.split(kind, x.points, &x.planes[p])
+	half := x.split(x.points, &x.planes[p])
 	upper := x.newBlock(kind, x.points[half:])
-	b := &x.blocks[full]
-	b.count = 0
-	for _, moved := range x.points[:half] {
-		b.count++
-		x.put(full, b.count-1, moved, x.g.Shared(moved))
-	}
+	x.fill(full, x.points[:half])
 	x.planes[p].next = [2]int32{^full, ^upper}
 	link := &x.roots[kind]
 	for *link >= 0 {
-		q := &x.planes[*link]
-		v := shared
-		if q.coord > 0 {
-			v = float64(x.s.free[q.coord-1][m])
-		}
-		side := 1
-		if v < q.from {
-			side = 0
-		}
-		link = &q.next[side]
+		link = &x.planes[*link].next[x.side(*link, m, shared)]
 	}
 	*link = p
 	return x.find(m, shared)
@@ -207,13 +253,13 @@ func (x *Index) divideBlock(m int32, shared float64, full int32) int32 {
 
 // split orders machines by the coordinate in which they differ most, the lower half first, and
 // returns the index of the second half.
-func (x *Index) split(kind int32, machines []int32, p *plane) (half int) {
+func (x *Index) split(machines []int32, p *plane) (half int) {
 	most := -1.0
 	for c := range len(x.s.free) + 1 {
 		x.measure(c, machines)
 		scale := 1.0
 		if c > 0 {
-			scale = freeScale / float64(max(1, x.s.kinds[kind].Capacity[c-1]))
+			scale = usedScale
 		}
 		if extent := scale * (slices.Max(x.keys) - slices.Min(x.keys)); extent > most {
 			p.coord, most = c, extent
@@ -233,7 +279,7 @@ func (x *Index) measure(coord int, machines []int32) {
 		if coord == 0 {
 			x.keys = append(x.keys, x.g.Shared(m))
 		} else {
-			x.keys = append(x.keys, float64(x.s.free[coord-1][m]))
+			x.keys = append(x.keys, x.used(coord-1, m))
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Checker is the independent slow checker of placements: maps and plain loops,
+// Checker is the independent slow checker of placements: a map and plain loops,
 // written from the constraints' definitions. It shares no code with [State] and reads
 // nothing of it; machines are named by line and index.
 //
@@ -25,25 +25,59 @@ type position struct{ line, index int32 }
 
 type checkedMachine struct {
 	used    []int64          // per dimension
-	devices map[Device]int64 // share taken
-	groups  map[int32]int32  // items per group
-	apps    map[int32]int32  // items per app
+	devices map[Device]int64 // share taken; nil = none yet
+	apps    []checkedApp     // with items there
 	items   int
 }
 
+type checkedApp struct{ app, group, items int32 }
+
+// ofGroup is the number of a group's items on a machine.
+func (m *checkedMachine) ofGroup(group int32) int32 {
+	n := int32(0)
+	for _, a := range m.apps {
+		if a.group == group {
+			n += a.items
+		}
+	}
+	return n
+}
+
+// ofApp is the number of an app's items on a machine.
+func (m *checkedMachine) ofApp(app int32) int32 {
+	for _, a := range m.apps {
+		if a.app == app {
+			return a.items
+		}
+	}
+	return 0
+}
+
+// add adds items of an app, or removes them.
+func (m *checkedMachine) add(app, group, items int32) {
+	i := slices.IndexFunc(m.apps, func(a checkedApp) bool { return a.app == app })
+	if i < 0 {
+		m.apps = append(m.apps, checkedApp{app, group, items})
+		return
+	}
+	if m.apps[i].items += items; m.apps[i].items == 0 {
+		m.apps = slices.Delete(m.apps, i, i+1)
+	}
+}
+
 type checkedGroup struct {
-	living   int32              // items on machines
-	machines map[position]int32 // items per machine
-	zones    map[string]int32   // items per zone
-	rules    []Rule             // that name the group, on either side
-	byZone   []Rule             // the same, of the rules by zone
+	living   int32            // items on machines
+	machines int32            // with items
+	zones    map[string]int32 // items per zone
+	rules    []Rule           // that name the group, on either side
+	byZone   []Rule           // the same, of the rules by zone
 }
 
 // NewChecker starts with empty machines.
 func NewChecker(inst *Instance) *Checker {
 	c := &Checker{inst: inst, machines: map[position]*checkedMachine{}, groups: make([]checkedGroup, len(inst.Groups)), places: placesOf(inst.Machines)}
 	for g := range c.groups {
-		c.groups[g].machines, c.groups[g].zones = map[position]int32{}, map[string]int32{}
+		c.groups[g].zones = map[string]int32{}
 	}
 	for _, r := range inst.Rules {
 		c.groups[r.A].rules = append(c.groups[r.A].rules, r)
@@ -69,7 +103,7 @@ func (c *Checker) Initial(app, line, index int32, devices []Device) error {
 	if err != nil {
 		return err
 	}
-	c.book(app, at, devices, 1)
+	c.book(app, c.machine(at), at, devices, 1)
 	return nil
 }
 
@@ -80,16 +114,16 @@ func (c *Checker) Place(app, line, index int32, devices []Device) error {
 	if err != nil {
 		return err
 	}
-	before := c.machines[at]
-	badDevices := c.judgeDevices(app, at, before, devices)
-	c.book(app, at, devices, 1)
+	m := c.machine(at)
+	badDevices := c.judgeDevices(app, at, m, devices)
+	c.book(app, m, at, devices, 1)
 	var bad []error
-	bad = append(bad, c.judgeCapacity(at)...)
+	bad = append(bad, c.judgeCapacity(m, at)...)
 	bad = append(bad, badDevices...)
 	bad = append(bad, c.judgeType(app, at)...)
-	bad = append(bad, c.judgeLimit(app, at)...)
-	bad = append(bad, c.judgeRules(app, at)...)
-	bad = append(bad, c.judgeSpread(app, at)...)
+	bad = append(bad, c.judgeLimit(app, m)...)
+	bad = append(bad, c.judgeRules(app, m)...)
+	bad = append(bad, c.judgeSpread(app, m)...)
 	bad = append(bad, c.judgeZone(app, at)...)
 	if len(bad) == 0 {
 		return nil
@@ -105,7 +139,7 @@ func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 		return err
 	}
 	m := c.machines[at]
-	if m == nil || m.apps[app] == 0 {
+	if m == nil || m.ofApp(app) == 0 {
 		return fmt.Errorf("%s holds no %s", c.name(at), c.inst.Apps[app].Name)
 	}
 	for _, dev := range devices {
@@ -113,7 +147,7 @@ func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 			return fmt.Errorf("%s on %s does not hold %s device %d", c.inst.Apps[app].Name, c.name(at), c.dimension(dev), dev.Index)
 		}
 	}
-	c.book(app, at, devices, -1)
+	c.book(app, m, at, devices, -1)
 	return nil
 }
 
@@ -127,7 +161,7 @@ func (c *Checker) Resize(app int32, demand []int64) {
 	c.inst = &inst
 	for _, m := range c.machines {
 		for d := range m.used {
-			m.used[d] += int64(m.apps[app]) * (demand[d] - old[d])
+			m.used[d] += int64(m.ofApp(app)) * (demand[d] - old[d])
 		}
 	}
 }
@@ -144,36 +178,43 @@ func (c *Checker) at(line, index int32) (position, error) {
 	return position{line, index}, nil
 }
 
-// book adds sign items of an app to a machine.
-func (c *Checker) book(app int32, at position, devices []Device, sign int32) {
+// machine is a machine of the fleet.
+func (c *Checker) machine(at position) *checkedMachine {
 	m := c.machines[at]
 	if m == nil {
-		m = &checkedMachine{
-			used:    make([]int64, len(c.inst.Dimensions)),
-			devices: map[Device]int64{},
-			groups:  map[int32]int32{},
-			apps:    map[int32]int32{},
-		}
+		m = &checkedMachine{used: make([]int64, len(c.inst.Dimensions))}
 		c.machines[at] = m
 	}
+	return m
+}
+
+// book adds sign items of an app to a machine.
+func (c *Checker) book(app int32, m *checkedMachine, at position, devices []Device, sign int32) {
 	wasEmpty := m.items == 0
 	for d, need := range c.inst.Apps[app].Demand {
 		m.used[d] += int64(sign) * need
+	}
+	if m.devices == nil && len(devices) > 0 {
+		m.devices = map[Device]int64{}
 	}
 	for _, dev := range devices {
 		m.devices[dev] += int64(sign) * c.share(app, dev)
 	}
 	group := c.inst.Apps[app].Group
-	m.groups[group] += sign
-	m.apps[app] += sign
+	g := &c.groups[group]
+	before := m.ofGroup(group)
+	m.add(app, group, sign)
+	switch after := before + sign; {
+	case before == 0:
+		g.machines++
+	case after == 0:
+		g.machines--
+	}
 	m.items += int(sign)
 	c.items += int(sign)
-	g := &c.groups[group]
 	g.living += sign
-	g.machines[at] += sign
-	g.zones[c.inst.Machines[at.line].Zone] += sign
-	if g.machines[at] == 0 {
-		delete(g.machines, at)
+	if zone := c.inst.Machines[at.line].Zone; zone != "" {
+		g.zones[zone] += sign
 	}
 	if wasEmpty {
 		c.active++
@@ -183,9 +224,9 @@ func (c *Checker) book(app int32, at position, devices []Device, sign int32) {
 	}
 }
 
-func (c *Checker) judgeCapacity(at position) []error {
+func (c *Checker) judgeCapacity(m *checkedMachine, at position) []error {
 	var bad []error
-	for d, used := range c.machines[at].used {
+	for d, used := range m.used {
 		if capacity := c.inst.Machines[at.line].Capacity[d]; used > capacity {
 			bad = append(bad, fmt.Errorf("%s: %d used of %d", c.inst.Dimensions[d].Name, used, capacity))
 		}
@@ -193,9 +234,12 @@ func (c *Checker) judgeCapacity(at position) []error {
 	return bad
 }
 
-// judgeDevices checks the devices against the machine before the item; m may be nil.
+// judgeDevices checks the devices against the machine before the item.
 func (c *Checker) judgeDevices(app int32, at position, m *checkedMachine, devices []Device) []error {
 	var bad []error
+	if len(devices) == 0 && !slices.ContainsFunc(c.inst.Dimensions, func(d Dimension) bool { return d.Device }) {
+		return nil
+	}
 	chosen := map[Device]bool{}
 	number := make([]int64, len(c.inst.Dimensions))
 	for _, dev := range devices {
@@ -210,7 +254,7 @@ func (c *Checker) judgeDevices(app int32, at position, m *checkedMachine, device
 			bad = append(bad, fmt.Errorf("there is no %s device %d", c.dimension(dev), dev.Index))
 		case chosen[dev]:
 			bad = append(bad, fmt.Errorf("%s device %d is given twice", c.dimension(dev), dev.Index))
-		case m != nil && m.devices[dev]+c.share(app, dev) > one:
+		case m.devices[dev]+c.share(app, dev) > one:
 			bad = append(bad, fmt.Errorf("%s device %d: %d needed, %d of %d taken", c.dimension(dev), dev.Index, c.share(app, dev), m.devices[dev], one))
 		}
 		chosen[dev] = true
@@ -238,9 +282,9 @@ func (c *Checker) judgeType(app int32, at position) []error {
 	return []error{fmt.Errorf("type %s is not allowed", c.inst.Types[typ])}
 }
 
-func (c *Checker) judgeLimit(app int32, at position) []error {
+func (c *Checker) judgeLimit(app int32, m *checkedMachine) []error {
 	group := c.inst.Apps[app].Group
-	count, limit := c.machines[at].groups[group], c.inst.Groups[group].Limit
+	count, limit := m.ofGroup(group), c.inst.Groups[group].Limit
 	if limit > 0 && count > limit {
 		return []error{fmt.Errorf("%d of group %s, limit %d", count, c.inst.Groups[group].Name, limit)}
 	}
@@ -249,12 +293,11 @@ func (c *Checker) judgeLimit(app int32, at position) []error {
 
 // judgeRules: after a placement no machine may hold one of A and more than Max of B,
 // whichever of the two was placed last.
-func (c *Checker) judgeRules(app int32, at position) []error {
+func (c *Checker) judgeRules(app int32, m *checkedMachine) []error {
 	var bad []error
-	on := c.machines[at].groups
 	for _, r := range c.groups[c.inst.Apps[app].Group].rules {
-		if on[r.A] > 0 && on[r.B] > r.Max {
-			bad = append(bad, fmt.Errorf("rule %s, %s, %d: %d there", c.inst.Groups[r.A].Name, c.inst.Groups[r.B].Name, r.Max, on[r.B]))
+		if n := m.ofGroup(r.B); n > r.Max && m.ofGroup(r.A) > 0 {
+			bad = append(bad, fmt.Errorf("rule %s, %s, %d: %d there", c.inst.Groups[r.A].Name, c.inst.Groups[r.B].Name, r.Max, n))
 		}
 	}
 	return bad
@@ -262,12 +305,11 @@ func (c *Checker) judgeRules(app int32, at position) []error {
 
 // judgeSpread: a second item on a machine only when the group, this item included,
 // is on at least min(spread, its living items) machines.
-func (c *Checker) judgeSpread(app int32, at position) []error {
+func (c *Checker) judgeSpread(app int32, m *checkedMachine) []error {
 	group := c.inst.Apps[app].Group
 	g, spread := &c.groups[group], c.inst.Groups[group].SpreadMin
-	machines := int32(len(g.machines))
-	if g.machines[at] > 1 && machines < min(spread, g.living) {
-		return []error{fmt.Errorf("group %s on %d machines, spread %d", c.inst.Groups[group].Name, machines, spread)}
+	if g.machines < min(spread, g.living) && m.ofGroup(group) > 1 {
+		return []error{fmt.Errorf("group %s on %d machines, spread %d", c.inst.Groups[group].Name, g.machines, spread)}
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package binpack
 
-import "slices"
+import (
+	"iter"
+	"math/bits"
+	"slices"
+)
 
 type groupInfo struct {
 	apps    []int32
@@ -30,7 +34,7 @@ type limits struct {
 	appStride  int      // of a row of blockedBy; the rest is for later apps
 	regrouped  []int32  // see Regrouped
 	groups     []groupInfo
-	holders    [][]int32  // per group: machines that hold it, in no order
+	spread     []int32    // per group: machines that hold it
 	typeBlocks [][]uint64 // per machine type: bits of apps that must not use it; nil = no bits
 	typed      int        // machines whose types are in blocked
 	zones      zones
@@ -105,15 +109,25 @@ func (a *App) FitsEmpty(machineType int32, capacity []int64) bool {
 }
 
 // Spread is the number of machines that hold a group.
-func (s *limits) Spread(group int32) int32 { return int32(len(s.holders[group])) }
-
-// Holders lists the machines that hold a group, in no order. Read only.
-func (s *limits) Holders(group int32) []int32 { return s.holders[group] }
+func (s *limits) Spread(group int32) int32 { return s.spread[group] }
 
 // Holding is a bitset of the machines that hold a group. Read only.
 func (s *limits) Holding(group int32) []uint64 {
 	row := int(group) * s.words
 	return s.holding[row : row+len(s.offered)]
+}
+
+// holders are the machines that hold a group.
+func (s *limits) holders(group int32) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for w, word := range s.Holding(group) {
+			for ; word != 0; word &= word - 1 {
+				if !yield(int32(w*64 + bits.TrailingZeros64(word))) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Holds reports whether a machine holds a group.

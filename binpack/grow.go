@@ -14,7 +14,7 @@ func (s *State) AddApp(app App, group Group, at int) int32 {
 	if int(app.Group) == len(s.groups) {
 		s.inst.Groups = append(s.inst.Groups, group)
 		s.groups = append(s.groups, groupInfo{limit: group.Limit, spread: group.SpreadMin, simple: true})
-		s.holders = append(s.holders, nil)
+		s.spread = append(s.spread, 0)
 		s.holding = slices.Grow(s.holding, s.words)[:len(s.holding)+s.words]
 		clear(s.holding[len(s.holding)-s.words:])
 		s.zones.addGroup(group.Zone)

@@ -9,10 +9,12 @@ const (
 	// MaxIndexed is the number of dimensions up to which an Index serves.
 	MaxIndexed = 6
 	blockSize  = 48
+	groupSize  = 16 // blocks
 	// machinesOfKind is the number of machines for each kind from which blocks of one kind pay.
 	machinesOfKind = 16
-	// freeScale is the weight of a free share, beside the part that all items share, where machines are kept together.
-	freeScale = .25
+	// usedScale is the weight of a used share, beside the part that all items share, where machines are kept together.
+	usedScale = .5
+	tiny      = 1e-9 // far more than rounding does to a share
 )
 
 var searchAlways = false // in fleets of any size, too
@@ -24,12 +26,12 @@ type Guide interface {
 	Renew() bool
 	// Shared is at least the shared part of a machine, until Renew reports true.
 	Shared(m int32) float64
-	// Rest is at least the rest of the score of each machine of a kind with free amounts between
-	// least and most that takes the item.
-	Rest(kind int32, least, most []int64) float64
-	// Limits adds to the shared parts of machines of a block their rests, or a little more; that of a machine
-	// without room may be anything.
-	Limits(b *Block, limits []float64)
+	// Rest is at least the rest of the score of each machine of a kind that takes the item and whose
+	// largest used share is then between least and most.
+	Rest(kind int32, least, most float64) float64
+	// Limits adds to the shared parts of machines of a kind their rests, or a little more; tops are the largest used
+	// shares with the item. A sum below enough counts no more.
+	Limits(kind int32, machines []int32, tops, limits []float64, enough float64)
 	// Value is the score of a machine that takes the item.
 	Value(m int32) float64
 }
@@ -55,7 +57,9 @@ type Index struct {
 	changes []Change
 	moved   int // machines since the blocks were made
 
-	blocks []Block
+	blocks []block
+	bounds []bounds // of the blocks
+	groups []bounds // of groupSize blocks each
 	planes []plane
 	roots  []int32   // [kind] see plane.next
 	at     []spot    // [machine]
@@ -63,25 +67,32 @@ type Index struct {
 	first  []int     // [kind] index in unused; those before have held an item or are not on offer
 
 	open   []openBlock
+	raised []float64 // [block] see Raiser; nil = none
 	scores []float64
+	limits [blockSize]float64
+	tops   [blockSize]float64
+	adds   []float64 // [kind · dimensions + dimension] share of the item
+	units  []float64 // likewise: 1 ÷ capacity
 	points []int32
 	keys   []float64
 }
 
-// A Block holds machines of a kind.
-type Block struct {
-	Kind     int32
-	Machines [blockSize]int32             // the first count of them
-	Free     [MaxIndexed][blockSize]int64 // by dimension
-
-	count       int32
-	stale       bool // least and most are to be computed
-	shared      float64
-	least, most [MaxIndexed]int64
-	parts       [blockSize]float64 // shared
+// A block holds machines of a kind.
+type block struct {
+	machines [blockSize]int32
+	shared   [blockSize]float64
+	used     [MaxIndexed][blockSize]float64 // share, by dimension
 }
 
-// A plane divides the machines of a kind by a coordinate: the shared part, then the free amounts.
+// bounds are those of a block or of a group of blocks, or wider.
+type bounds struct {
+	kind, count int32 // severalKinds = of a group; count is that of a block
+	wide        bool
+	shared      float64
+	least, most [MaxIndexed]float64 // of used
+}
+
+// A plane divides the machines of a kind by a coordinate: the shared part, then the used shares.
 type plane struct {
 	coord int
 	from  float64  // of the upper part
@@ -94,10 +105,13 @@ type spot struct {
 	version uint32 // that the block has
 }
 
-const noBlock = -1
+const (
+	noBlock      = -1
+	severalKinds = -1
+)
 
 type openBlock struct {
-	at    int32
+	at    int32 // a block, or ^ a group
 	limit float64
 }
 
@@ -127,33 +141,35 @@ func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, kn
 		return buf, false
 	}
 	x.follow()
-	t := tried{x: x, need: a.Demand, blocked: s.Blocked(app), slack: slack, best: math.Inf(-1), buf: buf}
+	t := tried{x: x, app: a, blocked: s.Blocked(app), slack: slack, best: math.Inf(-1), buf: buf}
 	x.scores = x.scores[:0]
 	for k := range x.unused {
 		if m := x.firstUnused(k); m >= 0 && s.hasRoom(a, m) {
 			t.try(m)
 		}
 	}
-	x.bound(a.Demand)
-	for {
-		top, n := -1, 0
-		for _, o := range x.open { // those that can win, and the most promising of them
-			if o.limit < t.best-slack {
-				continue
+	x.openGroups(a.Demand)
+	for len(x.open) > 0 && !(x.open[0].limit < t.best-slack) {
+		at := x.open[0].at
+		switch {
+		case at < 0 && x.groups[^at].wide:
+			x.encloseGroup(^at)
+			x.open[0].limit = x.limit(at)
+			x.siftDown()
+		case at < 0:
+			x.pop()
+			first, end := x.blocksOf(^at)
+			for b := first; b < end; b++ {
+				x.push(b)
 			}
-			if top < 0 || o.limit > x.open[top].limit {
-				top = n
-			}
-			x.open[n] = o
-			n++
+		case x.bounds[at].wide:
+			x.enclose(at)
+			x.open[0].limit = x.limit(at)
+			x.siftDown()
+		default:
+			x.pop()
+			t.search(at)
 		}
-		if top < 0 {
-			break
-		}
-		o := x.open[top]
-		x.open[top] = x.open[n-1]
-		x.open = x.open[:n-1]
-		t.search(&x.blocks[o.at])
 	}
 	end := len(buf)
 	for i, v := range x.scores {
@@ -166,59 +182,134 @@ func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, kn
 	return t.buf[:end], true
 }
 
-// bound finds the blocks with room.
-func (x *Index) bound(need []int64) {
-	var raised []float64
-	if x.more != nil {
-		raised = x.more.Raised(x)
+// openGroups makes open a heap of the groups with room, the most promising one first.
+func (x *Index) openGroups(need []int64) {
+	x.open, x.adds = x.open[:0], x.adds[:0]
+	for i, unit := range x.units {
+		x.adds = append(x.adds, float64(need[i%len(need)])*unit)
 	}
-	x.open = x.open[:0]
-blocks:
-	for b := range x.blocks {
-		blk := &x.blocks[b]
-		if blk.stale {
-			blk.enclose(len(need))
+	if x.raised = nil; x.more != nil {
+		x.raised = x.more.Raised(x)
+	}
+	for g := range x.groups {
+		x.push(^int32(g))
+	}
+}
+
+// blocksOf are those of a group: from first to before end.
+func (x *Index) blocksOf(group int32) (first, end int32) {
+	return group * groupSize, min((group+1)*groupSize, int32(len(x.bounds)))
+}
+
+// limit is the most that a score in a block, or ^ a group, can be; minus infinity without room.
+func (x *Index) limit(at int32) float64 {
+	if at >= 0 {
+		v := x.within(&x.bounds[at])
+		if x.raised != nil {
+			v += x.raised[at]
 		}
-		for d, n := range need {
-			if n > blk.most[d] {
-				continue blocks
-			}
+		return v
+	}
+	v := x.within(&x.groups[^at])
+	if x.raised != nil {
+		first, end := x.blocksOf(^at)
+		v += slices.Max(x.raised[first:end])
+	}
+	return v
+}
+
+// within is the limit of bounds that are not raised.
+func (x *Index) within(b *bounds) float64 {
+	if b.kind == severalKinds {
+		return math.Inf(1)
+	}
+	least, most := 0.0, 0.0
+	for d, add := range x.added(b.kind) {
+		if v := b.least[d] + add; v > least {
+			least = v
 		}
-		limit := blk.shared + x.g.Rest(blk.Kind, blk.least[:len(need)], blk.most[:len(need)])
-		if raised != nil {
-			limit += raised[b]
+		if v := b.most[d] + add; v > most {
+			most = v
 		}
-		if !math.IsInf(limit, -1) {
-			x.open = append(x.open, openBlock{int32(b), limit})
+	}
+	if least > 1+tiny {
+		return math.Inf(-1)
+	}
+	return b.shared + x.g.Rest(b.kind, least, min(1, most))
+}
+
+// added are the shares of the item on machines of a kind.
+func (x *Index) added(kind int32) []float64 {
+	dims := len(x.s.free)
+	return x.adds[int(kind)*dims:][:dims]
+}
+
+func (x *Index) push(at int32) {
+	limit := x.limit(at)
+	if limit == math.Inf(-1) {
+		return
+	}
+	i := len(x.open)
+	x.open = append(x.open, openBlock{})
+	for ; i > 0 && limit > x.open[(i-1)/2].limit; i = (i - 1) / 2 {
+		x.open[i] = x.open[(i-1)/2]
+	}
+	x.open[i] = openBlock{at, limit}
+}
+
+func (x *Index) pop() {
+	last := len(x.open) - 1
+	x.open[0] = x.open[last]
+	x.open = x.open[:last]
+	x.siftDown()
+}
+
+// siftDown moves the first of the heap to its place.
+func (x *Index) siftDown() {
+	heap := x.open
+	for i, top := 0, 1; top < len(heap); top = 2*i + 1 {
+		if right := top + 1; right < len(heap) && heap[right].limit > heap[top].limit {
+			top = right
 		}
+		if !(heap[top].limit > heap[i].limit) {
+			return
+		}
+		heap[i], heap[top] = heap[top], heap[i]
+		i = top
 	}
 }
 
 // tried are the machines that a search has found so far.
 type tried struct {
 	x           *Index
-	need        []int64
+	app         *App
 	blocked     []uint64
 	slack, best float64
 	buf         []int32
-	limits      [blockSize]float64
 }
 
-func (t *tried) search(b *Block) {
-	limits := t.limits[:b.count]
-	copy(limits, b.parts[:])
-	t.x.g.Limits(b, limits)
-machines:
-	for i, limit := range limits {
-		if limit < t.best-t.slack {
-			continue
-		}
-		for d, n := range t.need {
-			if n > b.Free[d][i] {
-				continue machines
+func (t *tried) search(at int32) {
+	x := t.x
+	b, bounds := &x.blocks[at], &x.bounds[at]
+	n := bounds.count
+	tops, limits := x.tops[:n], x.limits[:n]
+	clear(tops)
+	for d, add := range x.added(bounds.kind) {
+		for i, used := range b.used[d][:n] {
+			if used += add; used > tops[i] {
+				tops[i] = used
 			}
 		}
-		t.try(b.Machines[i])
+	}
+	copy(limits, b.shared[:])
+	x.g.Limits(bounds.kind, b.machines[:n], tops, limits, t.best-t.slack)
+	for i, limit := range limits {
+		if limit < t.best-t.slack || tops[i] > 1+tiny {
+			continue
+		}
+		if m := b.machines[i]; x.s.hasRoom(t.app, m) {
+			t.try(m)
+		}
 	}
 }
 

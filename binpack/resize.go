@@ -15,7 +15,7 @@ func (s *State) Resize(app int32, demand []int64) {
 	if s.least != nil {
 		s.peak[app] = peaks(demand)
 	}
-	for _, m := range s.holders[a.Group] {
+	for m := range s.holders(a.Group) {
 		for _, e := range s.contents[m] {
 			if e.App != app {
 				continue

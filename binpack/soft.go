@@ -165,7 +165,7 @@ func (s *softLimits) shareLimit(app int32) int32 {
 func (s *softLimits) full(group, limit int32) []int32 {
 	s.marked = s.marked[:0]
 	s.onMachine = extend(s.onMachine, len(s.kind))
-	for _, m := range s.holders[group] {
+	for m := range s.holders(group) {
 		if s.Count(group, m) >= limit {
 			s.marked = append(s.marked, m)
 			s.onMachine[m] = 1
@@ -282,7 +282,7 @@ func (s *softLimits) tally(terms []SoftTerm, candidates []int32) (all float64) {
 		}
 		none := t.score(0, least)
 		all += none
-		for _, m := range s.holders[t.Group] {
+		for m := range s.holders(t.Group) {
 			s.onMachine[m] += t.score(s.Count(t.Group, m), least) - none
 		}
 	}
@@ -293,7 +293,7 @@ func (s *softLimits) tally(terms []SoftTerm, candidates []int32) (all float64) {
 func (s *softLimits) endTally(terms []SoftTerm) {
 	for _, t := range terms {
 		if !t.Zone {
-			for _, m := range s.holders[t.Group] {
+			for m := range s.holders(t.Group) {
 				s.onMachine[m] = 0
 			}
 		}
@@ -322,7 +322,7 @@ func (t SoftTerm) score(n, least int32) float64 {
 
 // fewest is the fewest items that a term counts on, or in the zone of, any candidate.
 func (s *softLimits) fewest(t SoftTerm, candidates []int32) int32 {
-	if !t.Zone && len(candidates) > len(s.holders[t.Group]) {
+	if !t.Zone && len(candidates) > int(s.Spread(t.Group)) {
 		return 0 // one of them has no such item
 	}
 	lowest, least := int32(0), int32(math.MaxInt32)

@@ -2,7 +2,6 @@ package binpack
 
 import (
 	"fmt"
-	"slices"
 )
 
 // An Entry is the number of items of an app on a machine.
@@ -106,7 +105,7 @@ func NewState(inst *Instance) *State {
 	s.sumSq = make([]int64, nApps)
 	s.alive = make([]int64, nApps)
 	s.sampled = make([]int64, nApps)
-	s.holders = make([][]int32, nGroups)
+	s.spread = make([]int32, nGroups)
 	s.held = make([]int64, len(s.kinds))
 	s.byLine = make([][]int32, len(inst.Machines))
 	s.changes = make([]Change, journalSize)
@@ -150,9 +149,7 @@ func (s *State) Reset() {
 	clear(s.alive)
 	clear(s.sampled)
 	clear(s.held)
-	for g := range s.holders {
-		s.holders[g] = s.holders[g][:0]
-	}
+	clear(s.spread)
 	s.zones.reset()
 	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
 	s.departures, s.moves, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0, 0
@@ -292,7 +289,7 @@ func (s *State) put(app, m int32) {
 	s.relieve(m)
 	count := s.addEntry(app, a.Group, m)
 	if count == 1 {
-		s.holders[a.Group] = append(s.holders[a.Group], m)
+		s.spread[a.Group]++
 		s.holding[int(a.Group)*s.words+int(m)/64] |= 1 << (m % 64)
 	}
 	s.zones.add(s.line[m], a.Group, 1)
@@ -346,9 +343,7 @@ func (s *State) Remove(app, m int32, devices []Device) {
 	s.relieve(m)
 	s.giveBack(a, m, devices)
 	if s.Count(a.Group, m) == 0 {
-		list := s.holders[a.Group]
-		list[slices.Index(list, m)] = list[len(list)-1]
-		s.holders[a.Group] = list[:len(list)-1]
+		s.spread[a.Group]--
 		s.holding[int(a.Group)*s.words+int(m)/64] &^= 1 << (m % 64)
 	}
 	s.refreshBlocked(a.Group, m)

@@ -49,11 +49,11 @@ func (g *leftover) Shared(m int32) float64 {
 }
 
 // Rest implements [binpack.Guide].
-func (g *leftover) Rest(kind int32, _, _ []int64) float64 { return g.rest[kind] }
+func (g *leftover) Rest(kind int32, _, _ float64) float64 { return g.rest[kind] }
 
 // Limits implements [binpack.Guide].
-func (g *leftover) Limits(b *binpack.Block, limits []float64) {
-	rest := g.rest[b.Kind]
+func (g *leftover) Limits(kind int32, _ []int32, _, limits []float64, _ float64) {
+	rest := g.rest[kind]
 	for i := range limits {
 		limits[i] += rest
 	}

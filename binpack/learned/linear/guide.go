@@ -38,15 +38,15 @@ type guide struct {
 	slot     float64 // see slotWeight; 0 = no app has pressure
 	shape    uint64
 	pressure int64
+	ownMost  float64 // for a machine that holds the group, if positive
 	kinds    []kindRest
 	closes
 }
 
 // A kindRest is the part of an item's score that a machine has by its kind.
 type kindRest struct {
-	fixed   float64
-	slope   float64 // of the largest share after the placement
-	inverse []float64
+	fixed float64
+	slope float64 // of the largest share after the placement
 }
 
 type between struct{ least, most float64 }
@@ -88,8 +88,8 @@ func (l *Scorer) searched(a int32, buf []int32) (contenders []int32, known bool)
 	l.compare()
 	g, group := l.guide, l.s.Instance().Apps[a].Group
 	g.l, g.present, g.need, g.singl = l, l.present(a), l.profiles[l.profileOf[a]], l.utilWeight(a)
-	if g.own = -1; l.weights[fOwn] != 0 && l.s.Spread(group) > 0 {
-		g.own = group
+	if g.own, g.ownMost = -1, 0; l.weights[fOwn] != 0 && l.s.Spread(group) > 0 {
+		g.own, g.ownMost = group, max(0, l.weights[fOwn])
 	}
 	if g.slot = 0; len(l.strong) > 0 {
 		g.slot, g.shape, g.pressure = l.slotWeight(), 1<<l.shapeOf[a], l.pressure[a]
@@ -106,10 +106,10 @@ func (l *Scorer) searched(a int32, buf []int32) (contenders []int32, known bool)
 
 func (g *guide) restOf(k int) kindRest {
 	l, w := g.l, &g.l.weights
-	r := kindRest{fixed: g.most + tiny*(g.size+g.sizes), inverse: l.inverse[k]}
+	r := kindRest{fixed: g.ownMost + g.most + tiny*(g.size+g.sizes)}
 	most, sum := 0.0, 0.0
 	for d, n := range g.need {
-		add := float64(n) * r.inverse[d]
+		add := float64(n) * l.inverse[k][d]
 		most, sum = max(most, add), sum+add
 		if l.utilDims != nil {
 			r.fixed += l.utilDims[d] * add
@@ -167,19 +167,9 @@ func (g *guide) Shared(m int32) float64 {
 }
 
 // Rest implements [binpack.Guide].
-func (g *guide) Rest(kind int32, least, most []int64) float64 {
+func (g *guide) Rest(kind int32, least, most float64) float64 {
 	r := &g.kinds[kind]
-	var top between
-	for d, n := range g.need {
-		inv := r.inverse[d]
-		top.least = max(top.least, 1-float64(most[d]-n)*inv)
-		top.most = max(top.most, 1-float64(max(0, least[d]-n))*inv)
-	}
-	v := r.fixed + top.highest(r.slope) + g.edge(top.least, top.most)
-	if g.own >= 0 {
-		v += max(0, g.l.weights[fOwn])
-	}
-	return v
+	return r.fixed + between{least, most}.highest(r.slope) + g.edge(least, most)
 }
 
 // edge is the most of full and frag where the largest share after the placement is between two values.
@@ -200,34 +190,22 @@ func (g *guide) edge(least, most float64) float64 {
 }
 
 // Limits implements [binpack.Guide].
-func (g *guide) Limits(b *binpack.Block, limits []float64) {
-	r := &g.kinds[b.Kind]
-	var tops [len(b.Machines)]float64
-	for d, n := range g.need {
-		free, inv := b.Free[d][:len(limits)], r.inverse[d]
-		for i, f := range free {
-			tops[i] = max(tops[i], 1-float64(f-n)*inv)
+func (g *guide) Limits(kind int32, machines []int32, tops, limits []float64, enough float64) {
+	const edge = 1 - smallShare - tiny
+	r := &g.kinds[kind]
+	limits, tops = limits[:len(machines)], tops[:len(machines)]
+	for i, top := range tops {
+		v := limits[i] + r.fixed + r.slope*top
+		if top >= edge {
+			v += g.edge(top, top)
 		}
-	}
-	own, holding := 0.0, []uint64(nil)
-	if g.own >= 0 {
-		own, holding = g.l.weights[fOwn], g.l.s.Holding(g.own)
-	}
-	for i := range limits {
-		top := tops[i]
-		limits[i] += r.fixed + r.slope*top
-		if top >= 1-smallShare-tiny {
-			limits[i] += g.edge(top, top)
+		if g.raised != nil {
+			v += g.bonus[machines[i]]
 		}
-		if own != 0 {
-			m := b.Machines[i]
-			limits[i] += own * float64(holding[m/64]>>(m%64)&1)
+		if v >= enough && g.ownMost > 0 && !g.l.s.Holds(g.own, machines[i]) {
+			v -= g.ownMost
 		}
-	}
-	if g.raised != nil {
-		for i := range limits {
-			limits[i] += g.bonus[b.Machines[i]]
-		}
+		limits[i] = v
 	}
 }
 
