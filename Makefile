@@ -89,6 +89,10 @@ fuzz: ## every fuzz target in turn, FUZZTIME=60s in all; WITHOUT=k8s.io: none of
 bench: ## speed of the packing core as Markdown: ratios to plain twins and rates by size (5 CPU-minutes)
 	@hack/bench.sh
 
+.PHONY: bench-replay
+bench-replay: ## placements per CPU-second of a replay of 1,000 and 5,000 nodes, beside Best-Fit and the commit before (3 CPU-minutes; NODES=, BASE=, ROUNDS=)
+	@hack/bench-replay.sh
+
 .PHONY: soak
 soak: ## 10^6 events through engine, extender and recommender: what they hold, to docs/results/soak.md (15 CPU-minutes)
 	@lab/soak/run.sh
