@@ -1,6 +1,7 @@
 package binpack
 
 import (
+	"errors"
 	"math"
 	"slices"
 )
@@ -55,9 +56,20 @@ func (s *State) Rank(scorer Scorer, item Item, candidates []int32, top int, buf 
 // ([ClassScorer], [Shortlister]). The error is ErrNoFit or ErrNotFinite.
 func (s *State) Choose(scorer Scorer, item Item) (int32, error) {
 	scorer = deciding(scorer)
-	if s.cares(item.App) { // the scorer's shortlist ignores preferences
-		return s.chooseAmong(scorer, item)
+	if !s.cares(item.App) {
+		return s.choose(scorer, item)
 	}
+	if !s.hasTerms(item.App) || s.Care.Mode != SoftTrade { // else the scores are others
+		// The scorer's shortlist ignores preferences, which most often leave its choice.
+		if m, err := s.choose(scorer, item); errors.Is(err, ErrNoFit) || err == nil && s.prefersAll(item.App, m) {
+			return m, err
+		}
+	}
+	return s.chooseAmong(scorer, item)
+}
+
+// choose is Choose without preferences.
+func (s *State) choose(scorer Scorer, item Item) (int32, error) {
 	s.candidates, s.pending = s.contenders(scorer, item, s.candidates[:0], s.pending[:0])
 	if len(s.candidates) == 0 {
 		return -1, ErrNoFit

@@ -264,14 +264,15 @@ func (s *softLimits) softScores(terms []SoftTerm, candidates []int32) []float64 
 	return s.soft
 }
 
-// tally sums the scores of terms: over all machines, and in onMachine and inZone the additional ones.
+// tally sums the scores of terms: over all machines, and in onMachine and inZone the additional ones. Without
+// candidates the sums of all machines are higher or lower by the same number.
 func (s *softLimits) tally(terms []SoftTerm, candidates []int32) (all float64) {
 	s.onMachine = extend(s.onMachine, len(s.kind))
 	s.inZone = extend(s.inZone, max(1, len(s.zones.count)))
 	clear(s.inZone)
 	for _, t := range terms {
 		least := int32(0)
-		if t.Kind == Even {
+		if t.Kind == Even && candidates != nil {
 			least = s.fewest(t, candidates)
 		}
 		if t.Zone {

@@ -78,17 +78,43 @@ func (s *softLimits) prefer(app, limit int32, candidates []int32) []int32 {
 	s.tally(terms, candidates)
 	defer s.endTally(terms)
 	// Most often some machine has all that a machine can have.
+	most := s.mostSoft(terms)
+	best := s.atLeast(most-s.Care.Loss, candidates)
+	if best < most {
+		s.atLeast(best-s.Care.Loss, candidates)
+	}
+	return s.best
+}
+
+// prefersAll reports whether a machine that takes an item of the app is certainly among those that
+// preferred keeps: it holds less than the share of the app, and no machine can have more of the soft score.
+func (s *softLimits) prefersAll(app, m int32) bool {
+	group := s.inst.Apps[app].Group
+	if limit := s.shareLimit(app); limit > 0 && s.Count(group, m) >= limit {
+		return false
+	}
+	if !s.hasTerms(app) {
+		return true
+	}
+	terms := s.inst.Apps[app].Soft
+	s.tally(terms, nil)
+	defer s.endTally(terms)
+	z := int32(0)
+	if s.zones.ofLine != nil {
+		z = s.zones.ofLine[s.line[m]]
+	}
+	return s.onMachine[m]+s.inZone[z] >= s.mostSoft(terms)-s.Care.Loss
+}
+
+// mostSoft is the most that a machine can have of the additional parts of a tally.
+func (s *softLimits) mostSoft(terms []SoftTerm) float64 {
 	most := slices.Max(s.inZone)
 	for _, t := range terms {
 		if t.Kind == Near && !t.Zone {
 			most += float64(t.Weight)
 		}
 	}
-	best := s.atLeast(most-s.Care.Loss, candidates)
-	if best < most {
-		s.atLeast(best-s.Care.Loss, candidates)
-	}
-	return s.best
+	return most
 }
 
 // atLeast keeps the candidates with a tally of least or more, and returns the highest of all.
