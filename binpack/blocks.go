@@ -119,7 +119,8 @@ func (x *Index) put(b, at, m int32, shared float64) {
 // used is the used share of a machine in a dimension.
 func (x *Index) used(d int, m int32) float64 {
 	s := x.s
-	return 1 - float64(s.free[d][m])*x.units[int(s.kind[m])*len(s.free)+d]
+	k := s.kind[m]
+	return float64(s.kinds[k].Capacity[d]-s.free[d][m]) * x.units[int(k)*len(s.free)+d]
 }
 
 // enclose computes the bounds of a block.

@@ -11,13 +11,16 @@ import (
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
-// fixedFleet is a fleet of two kinds of machines without apps.
+// fixedFleet is a fleet of two kinds of machines without apps. One lacks the last of an even number of dimensions.
 func fixedFleet(dims int) *binpack.Instance {
 	inst := &binpack.Instance{Fleet: binpack.Fixed, Types: []string{"small", "large"}}
 	small, large := make([]int64, dims), make([]int64, dims)
 	for d := range dims {
 		inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: fmt.Sprint("d", d), One: 1})
 		small[d], large[d] = 32, 96-int64(d)
+	}
+	if dims%2 == 0 {
+		small[dims-1] = 0
 	}
 	inst.Machines = []binpack.MachineLine{
 		{Name: "small", Count: 130, Cost: 1, Capacity: small}, {Name: "large", Type: 1, Count: 130, Cost: 1, Capacity: large},
@@ -31,6 +34,9 @@ func randomApp(rng *rand.Rand, inst *binpack.Instance) (binpack.App, binpack.Gro
 	app := binpack.App{Name: fmt.Sprint("a", n), Group: int32(len(inst.Groups)), Expected: -1, Lifetime: -1}
 	for range inst.Dimensions {
 		app.Demand = append(app.Demand, 1+rng.Int64N(8))
+	}
+	if rng.IntN(2) == 0 {
+		app.Demand[len(app.Demand)-1] = 0
 	}
 	if rng.IntN(8) == 0 {
 		app.Types = []int32{rng.Int32N(2)}

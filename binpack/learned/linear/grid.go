@@ -82,7 +82,7 @@ type spanBid struct{ least, most, mostHigh float64 }
 // makeGrid makes the grid of all machines in the caches.
 func (l *Scorer) makeGrid() {
 	l.grid = nil
-	if l.columns != nil || l.standing || !l.boundsHold() || l.partners == nil && l.wholeKinds && binpack.NewIndex(l.s, nil, indexFrom).Serves() {
+	if l.columns != nil || l.standing || !l.boundsHold() || l.partners == nil && binpack.NewIndex(l.s, nil, indexFrom).Serves() {
 		return
 	}
 	kinds := l.s.Kinds()

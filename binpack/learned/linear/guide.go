@@ -2,7 +2,6 @@ package linear
 
 import (
 	"math"
-	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/learned"
@@ -77,7 +76,7 @@ func newGuide(l *Scorer) *guide {
 
 // guided reports whether a guide serves in the present state.
 func (l *Scorer) guided() bool {
-	return l.wholeKinds && l.partners == nil && (l.weights[fSlot] <= 0 || len(l.strong) == 0)
+	return l.partners == nil && (l.weights[fSlot] <= 0 || len(l.strong) == 0)
 }
 
 // searched appends to buf the machines that may have the highest score.
@@ -115,7 +114,7 @@ func (g *guide) restOf(k int) kindRest {
 			r.fixed += l.utilDims[d] * add
 		}
 	}
-	r.fixed += w[fMean]*sum/float64(len(g.need)) + max(0, w[fRise])*most
+	r.fixed += w[fMean]*sum/l.dimsOf[k] + max(0, w[fRise])*most
 	r.slope = w[fUtil] + g.singl + w[fSize]*most
 	if l.kinds != nil {
 		r.fixed += l.kinds.score[k]
@@ -146,16 +145,18 @@ func (g *guide) Shared(m int32) float64 {
 	if n == 0 && g.kept {
 		return v - learned.EmptyPenalty + 2*g.size
 	}
-	mean := 0.0
-	inverse := l.inverse[l.s.KindOf(m)]
-	for d, inv := range inverse {
+	mean, k := 0.0, l.s.KindOf(m)
+	for d, inv := range l.inverse[k] {
+		if inv == 0 {
+			continue
+		}
 		used := 1 - float64(l.s.Free(d)[m])*inv
 		mean += used
 		if l.utilDims != nil {
 			v += l.utilDims[d] * used
 		}
 	}
-	v += w[fMean]*mean/float64(len(inverse)) + l.openWeight()*float64(l.allowed[m]-1)
+	v += w[fMean]*mean/l.dimsOf[k] + l.openWeight()*float64(l.allowed[m]-1)
 	if n == 0 {
 		return v + w[fEmpty]
 	}
@@ -241,9 +242,4 @@ func (g *guide) Value(m int32) float64 {
 		v = g.closed(v, m)
 	}
 	return v
-}
-
-// wholeKinds reports whether each kind has some of each dimension.
-func wholeKinds(kinds []binpack.Kind) bool {
-	return !slices.ContainsFunc(kinds, func(k binpack.Kind) bool { return slices.Min(k.Capacity) <= 0 })
 }

@@ -109,6 +109,7 @@ type Scorer struct {
 	weights  [featureCount]float64
 	utilDims []float64   // weight of util:<dimension>, nil = no weights
 	inverse  [][]float64 // [kind][dimension] 1 ÷ capacity
+	dimsOf   []float64   // [kind] dimensions of which it has some, at least 1
 
 	profileOf []int32   // [app]
 	profiles  [][]int64 // demand vectors
@@ -127,7 +128,6 @@ type Scorer struct {
 	seedScores [len(bounds{}.seeds) + 1]float64
 	position   []int32 // [machine] index among the candidates of this call
 	guide      *guide  // made when it first leads a search
-	wholeKinds bool    // each kind has some of each dimension
 	stride     int
 
 	grown     int       // groups of State.Regrouped that near and far include
@@ -188,15 +188,16 @@ type far struct {
 // NewScorer returns the scorer of a policy for one state.
 func NewScorer(p *Policy, s *binpack.State) *Scorer {
 	inst := s.Instance()
-	l := &Scorer{p: p, s: s, weights: p.weights, d: newDemand(s, p.know, p.params), wholeKinds: wholeKinds(s.Kinds())}
+	l := &Scorer{p: p, s: s, weights: p.weights, d: newDemand(s, p.know, p.params)}
 	for _, k := range s.Kinds() {
-		inv := make([]float64, len(k.Capacity))
+		inv, dims := make([]float64, len(k.Capacity)), 0.0
 		for d, c := range k.Capacity {
 			if c > 0 {
 				inv[d] = 1 / float64(c)
+				dims++
 			}
 		}
-		l.inverse = append(l.inverse, inv)
+		l.inverse, l.dimsOf = append(l.inverse, inv), append(l.dimsOf, max(1, dims))
 	}
 	if p.dimWeights != nil {
 		l.utilDims = make([]float64, len(inst.Dimensions))
