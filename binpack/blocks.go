@@ -10,7 +10,7 @@ func (x *Index) follow() {
 	var all bool
 	x.changes, x.seq, all = x.s.Changes(x.seq, x.changes[:0])
 	renew := x.g.Renew()
-	if x.moved += len(x.changes); all || x.moved > 4*len(x.s.kind) {
+	if x.moved += len(x.changes); all || x.moved > 8*len(x.s.kind) {
 		x.build()
 		return
 	}

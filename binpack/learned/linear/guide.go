@@ -12,8 +12,8 @@ const (
 	indexFrom = 128
 	// Shared parts hold for so many placements for each machine in use, and as long as the number of
 	// machines in use and that of the items on each change by no more than such a share.
-	heldPlacements = 1. / 32
-	heldChange     = 1. / 256
+	heldPlacements = 1. / 8
+	heldChange     = 1. / 128
 )
 
 // A guide leads a search of an index. It serves scores without traffic. All items share mean, util of
