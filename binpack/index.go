@@ -71,6 +71,7 @@ type Index struct {
 	scores []float64
 	limits [blockSize]float64
 	tops   [blockSize]float64
+	barred []bool    // [kind] its type is closed to the item
 	adds   []float64 // [kind · dimensions + dimension] share of the item
 	units  []float64 // likewise: 1 ÷ capacity
 	points []int32
@@ -148,7 +149,7 @@ func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, kn
 			t.try(m)
 		}
 	}
-	x.openGroups(a.Demand)
+	x.openGroups(a)
 	for len(x.open) > 0 && !(x.open[0].limit < t.best-slack) {
 		at := x.open[0].at
 		switch {
@@ -183,10 +184,13 @@ func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, kn
 }
 
 // openGroups makes open a heap of the groups with room, the most promising one first.
-func (x *Index) openGroups(need []int64) {
-	x.open, x.adds = x.open[:0], x.adds[:0]
+func (x *Index) openGroups(a *App) {
+	x.open, x.adds, x.barred = x.open[:0], x.adds[:0], x.barred[:0]
 	for i, unit := range x.units {
-		x.adds = append(x.adds, float64(need[i%len(need)])*unit)
+		x.adds = append(x.adds, float64(a.Demand[i%len(a.Demand)])*unit)
+	}
+	for k := range x.s.kinds {
+		x.barred = append(x.barred, !a.MayUse(x.s.kinds[k].Type))
 	}
 	if x.raised = nil; x.more != nil {
 		x.raised = x.more.Raised(x)
@@ -222,6 +226,9 @@ func (x *Index) limit(at int32) float64 {
 func (x *Index) within(b *bounds) float64 {
 	if b.kind == severalKinds {
 		return math.Inf(1)
+	}
+	if x.barred[b.kind] {
+		return math.Inf(-1)
 	}
 	least, most := 0.0, 0.0
 	for d, add := range x.added(b.kind) {
