@@ -59,7 +59,14 @@ type history struct {
 	sampled     []int64 // per app: seen at the last sample
 	sampledAt   int64   // requests then
 	lastArrival int32
+	most        int64 // items alive at one time
 }
+
+// Most is the largest number of items that were alive at one time.
+func (s *history) Most() int64 { return s.most }
+
+// SetMost replaces the number of [State.Most]. Drivers whose items are not all booked use it.
+func (s *history) SetMost(items int64) { s.most = items }
 
 // Seen is the number of items that arrived, per app. Read only.
 func (s *history) Seen() []int64 { return s.seen }
@@ -116,6 +123,7 @@ type History struct {
 	LastUsed, Opened           []uint64 // per machine
 	Placements, Departures     uint64
 	LastArrival                int32
+	Most                       int64 // items alive at one time; the present ones count as well
 }
 
 // Restore replaces the state's history. Drivers whose machines or apps changed use
@@ -126,6 +134,7 @@ func (s *State) Restore(h History) {
 	copy(s.sumSq, h.SumSquares)
 	copy(s.lastUsed, h.LastUsed)
 	copy(s.opened, h.Opened)
+	s.most = max(h.Most, s.totalAlive)
 	clear(s.sampled) // until the next sample
 	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
 	s.requestsAll, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0

@@ -151,7 +151,7 @@ func (s *State) Reset() {
 	clear(s.held)
 	clear(s.spread)
 	s.zones.reset()
-	s.serial, s.machines, s.totalAlive, s.requestsAll = 0, 0, 0, 0
+	s.serial, s.machines, s.totalAlive, s.most, s.requestsAll = 0, 0, 0, 0, 0
 	s.departures, s.moves, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0, 0
 	// Versions stay unique, and readers of the journal learn that all is new.
 	s.seq += journalSize + 1
@@ -299,6 +299,7 @@ func (s *State) put(app, m int32) {
 	s.lastUsed[m] = s.serial
 	s.alive[app]++
 	s.totalAlive++
+	s.most = max(s.most, s.totalAlive)
 	if s.items[m] == 1 {
 		s.opened[m] = s.serial
 		s.machines++

@@ -35,8 +35,7 @@ func BenchmarkShipped(b *testing.B) {
 			run, err := r.Run(whole, cerebro.Options{Brief: true})
 			require.NoError(b, err)
 			chosen := run.Choices[len(run.Choices)-1]
-			object, last := policy.ShippedChoice(chosen.Choice)
-			file, err := object.Chosen(last)
+			file, err := policy.ShippedChoice(chosen.Choice).Policy()
 			require.NoError(b, err)
 			var took [2]float64
 			for round := 0; b.Loop(); round++ {

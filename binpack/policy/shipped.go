@@ -21,15 +21,10 @@ const ShippedModel = "shipped"
 var shippedTable = []struct {
 	with, without shipped.Fact
 	file          string
-	emptyLast     bool // empty machines of a fixed fleet stay empty
 }{
 	{with: shipped.Devices | shipped.Forecast, file: "general-k1-devices.yaml"},
 	{with: shipped.Devices, file: "general-k1-devices.yaml"},
-	// Without a forecast every fleet looks loose at the beginning; with departures a fleet
-	// loose at night may be tight at noon.
-	{with: shipped.Loose | shipped.Forecast | shipped.Batches, without: shipped.Departures, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
-	// One pod at a time is a cluster: the declared items are fewer than at the peak of a day.
-	{with: shipped.Roomy | shipped.Forecast, file: "kubernetes-k0-fixed.yaml", emptyLast: true},
+	{with: shipped.Loose, file: "kubernetes-k0.yaml"},
 	{with: shipped.Fixed, file: "kubernetes-k0-fixed.yaml"},
 	{with: shipped.Departures, file: "kubernetes-k0.yaml"},
 	// Limits set the order in which machines run out, also one pod at a time.
@@ -73,6 +68,7 @@ type ShippedFile struct {
 var loadShipped = sync.OnceValue(func() shippedFiles {
 	var all shippedFiles
 	var contents strings.Builder
+	fmt.Fprintln(&contents, shipped.Limits())
 	for _, line := range shippedTable {
 		object, name := mustShip(line.file), line.file
 		if k0 := binpack.K0.String(); line.with&shipped.Forecast == 0 && object.Spec.Knowledge != k0 {
@@ -85,14 +81,11 @@ var loadShipped = sync.OnceValue(func() shippedFiles {
 		}
 		file := &all.files[at]
 		file.Departures = file.Departures || line.with&shipped.Departures != 0
-		file.Fixed = file.Fixed || line.with&shipped.Fixed != 0
+		file.Fixed = file.Fixed || line.with&(shipped.Fixed|shipped.Loose) != 0
 		know, _ := binpack.ParseKnowledge(object.Spec.Knowledge)
 		row := shipped.Row{
-			With: line.with, Without: line.without, Policy: must(object.Chosen(line.emptyLast)),
+			With: line.with, Without: line.without, Policy: must(object.Policy()),
 			Choice: binpack.Choice{Name: name, Digest: object.Digest(), Knowledge: know},
-		}
-		if line.emptyLast {
-			row.Choice.Name += emptyLastSuffix
 		}
 		all.rows = append(all.rows, row)
 		fmt.Fprintln(&contents, row.With, row.Without, row.Choice.Name, row.Choice.Digest)
@@ -113,26 +106,21 @@ func must[T any](v T, err error) T {
 // ShippedFiles lists the files that the model [ShippedModel] may choose, in the order of its table.
 func ShippedFiles() []ShippedFile { return loadShipped().files }
 
-// ShippedChoice is the file of a choice, without provenance, and whether empty machines of a
-// fixed fleet are kept back.
-func ShippedChoice(c binpack.Choice) (object *Object, emptyLast bool) {
-	file, emptyLast := strings.CutSuffix(c.Name, emptyLastSuffix)
+// ShippedChoice is the file of a choice, without provenance.
+func ShippedChoice(c binpack.Choice) *Object {
 	for _, f := range ShippedFiles() {
-		if f.Name == file {
+		if f.Name == c.Name {
 			plain := *f.Object
 			plain.Spec.Provenance, plain.Spec.Mode = nil, ""
-			object = &plain
+			return &plain
 		}
 	}
-	return object, emptyLast
+	return nil
 }
 
-const (
-	emptyLastSuffix = ", empty machines last"
-	atK0Suffix      = ", no forecast"
-)
+const atK0Suffix = ", no forecast"
 
-// Chosen is the policy of a file that was chosen.
+// Chosen is the policy of a file that a decision log has as chosen; former versions kept empty machines of fixed fleets back.
 func (o *Object) Chosen(emptyLast bool) (binpack.Policy, error) {
 	p, err := o.Policy()
 	if err != nil || !emptyLast {

@@ -3,7 +3,6 @@ package policy_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,17 +42,18 @@ func TestShippedTable(t *testing.T) {
 		{"an app comes again, no forecast", binpack.Open, nil, 1, 2, false, 0, true, false, "large-k1.yaml, no forecast"},
 		{"a few leave", binpack.Open, []float64{5, 5}, 1, 2, false, 31, false, false, "large-k1.yaml"},
 		{"many leave", binpack.Open, []float64{5, 5}, 1, 2, false, 32, false, false, "kubernetes-k0.yaml"},
-		{"fixed and roomy, many leave", binpack.Fixed, []float64{23, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml, empty machines last"},
-		{"fixed and loose, many leave", binpack.Fixed, []float64{24, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
+		{"fixed and roomy, many leave", binpack.Fixed, []float64{23, 6}, 1, 2, false, 32, false, false, "kubernetes-k0.yaml"},
+		{"fixed and loose, many leave", binpack.Fixed, []float64{30, 6}, 1, 2, false, 32, false, false, "kubernetes-k0.yaml"},
+		{"fixed and no longer loose, many leave", binpack.Fixed, []float64{32, 6}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
 		{"fixed, many leave", binpack.Fixed, []float64{40, 5}, 1, 2, false, 32, false, false, "kubernetes-k0-fixed.yaml"},
 		{"fixed, no forecast", binpack.Fixed, nil, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
-		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml, empty machines last"},
+		{"fixed and loose", binpack.Fixed, []float64{5, 5}, 1, 2, false, 0, false, false, "kubernetes-k0.yaml"},
 		{"fixed and tight", binpack.Fixed, []float64{40, 5}, 1, 2, false, 0, false, false, "kubernetes-k0-fixed.yaml"},
 		{"no limits, several dimensions", binpack.Open, nil, 0, 3, false, 0, false, false, "large-k1.yaml, no forecast"},
 		{"several dimensions", binpack.Open, nil, 1, 15, false, 0, false, false, "large-k1.yaml, no forecast"},
 		{"one at a time", binpack.Open, []float64{5, 5}, 1, 2, false, 0, true, true, "kubernetes-k0.yaml"},
-		{"one at a time, roomy", binpack.Fixed, []float64{23, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml, empty machines last"},
-		{"one at a time, loose", binpack.Fixed, []float64{24, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
+		{"one at a time, roomy", binpack.Fixed, []float64{23, 6}, 1, 2, false, 0, true, true, "kubernetes-k0.yaml"},
+		{"one at a time, loose", binpack.Fixed, []float64{25, 6}, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
 		{"one at a time, roomy, no forecast", binpack.Fixed, nil, 1, 2, false, 0, true, true, "kubernetes-k0-fixed.yaml"},
 		{"one at a time, no limits", binpack.Open, []float64{5, 5}, 0, 2, false, 0, true, true, "large-k1.yaml, no forecast"},
 		{"devices", binpack.Fixed, []float64{5, 5}, 1, 2, true, 0, false, false, "general-k1-devices.yaml"},
@@ -105,10 +105,55 @@ func TestShippedTable(t *testing.T) {
 			require.Equal(t, c.want, choice.Name)
 			fresh, _ := binpack.ChoiceOf(p.Scorer(s))
 			require.Equal(t, choice, fresh)
-			object, last := policy.ShippedChoice(choice)
-			require.Equal(t, choice.Digest, object.Digest())
-			require.Equal(t, strings.HasSuffix(c.want, "last"), last)
+			require.Equal(t, choice.Digest, policy.ShippedChoice(choice).Digest())
 		})
+	}
+}
+
+// TestShippedAtItsPeak: once a tenth of the items have left, the highest load so far says whether a fixed fleet is loose.
+func TestShippedAtItsPeak(t *testing.T) {
+	p, err := policy.Shipped().Policy()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		most int
+		want string
+	}{{74, "kubernetes-k0.yaml"}, {76, "kubernetes-k0-fixed.yaml"}} {
+		s := binpack.NewState(&binpack.Instance{
+			Fleet: binpack.Fixed, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
+			Machines: []binpack.MachineLine{{Name: "m", Count: 10, Cost: 1, Capacity: []int64{10}}},
+			Groups:   []binpack.Group{{Name: "a"}},
+			Apps:     []binpack.App{{Name: "a", Demand: []int64{1}, Expected: -1, Lifetime: -1}},
+		})
+		s.Known.Expected = []float64{34}
+		followed := p.Scorer(s)
+		check := func(want string) {
+			choice, _ := binpack.ChoiceOf(followed)
+			require.Equal(t, want, choice.Name)
+			fresh, _ := binpack.ChoiceOf(p.Scorer(s))
+			require.Equal(t, choice, fresh)
+		}
+		for i := range c.most {
+			s.Arrive(0, 1)
+			s.Place(binpack.Item{}, int32(i/10), nil)
+			if i < 58 {
+				check("kubernetes-k0.yaml")
+			} else if i > 60 {
+				check("kubernetes-k0-fixed.yaml")
+			}
+		}
+		for i := range 40 {
+			s.Remove(0, int32(i/10), nil)
+			if i < 6 {
+				check("kubernetes-k0-fixed.yaml")
+			}
+		}
+		check(c.want)
+		require.Equal(t, int64(c.most), s.Most())
+		s.Known.Expected = nil
+		check("kubernetes-k0-fixed.yaml")
+		s.Known.Expected = []float64{34}
+		s.Restore(binpack.History{Seen: []int64{74}, Requests: []int64{74}, SumSquares: []int64{74}, Placements: 74, Departures: 40, Most: 74})
+		check("kubernetes-k0.yaml")
 	}
 }
 
@@ -173,8 +218,7 @@ func TestShippedIsPure(t *testing.T) {
 			chosen[choice.Name] = true
 			item := binpack.Item{App: a, Serial: uint64(step)}
 			m, err := s.Choose(grown, item)
-			object, last := policy.ShippedChoice(choice)
-			file, fault := object.Chosen(last)
+			file, fault := policy.ShippedChoice(choice).Policy()
 			require.NoError(t, fault)
 			want, wantErr := s.Choose(file.Scorer(s), item)
 			require.Equal(t, wantErr, err)
@@ -186,40 +230,6 @@ func TestShippedIsPure(t *testing.T) {
 			live = append(live, stay{a, m})
 		}
 		require.Greater(t, len(chosen), 1, "too few files had their turn: %v", chosen)
-	}
-}
-
-// TestShippedEmptyLast: on a fleet with room to spare an empty machine comes after all machines
-// in use, and is ranked all the same.
-func TestShippedEmptyLast(t *testing.T) {
-	p, err := policy.Shipped().Policy()
-	require.NoError(t, err)
-	s := binpack.NewState(&binpack.Instance{
-		Fleet: binpack.Fixed, Dimensions: []binpack.Dimension{{Name: "cpu", One: 1}}, Types: []string{""},
-		Machines: []binpack.MachineLine{{Name: "m", Count: 6, Cost: 1, Capacity: []int64{10}}},
-		Groups:   []binpack.Group{{Name: "a"}, {Name: "b", Limit: 1}},
-		Apps:     []binpack.App{{Name: "a", Demand: []int64{3}}, {Name: "b", Group: 1, Demand: []int64{1}}},
-	})
-	s.Known.Expected = []float64{4, 2}
-	scorer := p.Scorer(s)
-	s.Arrive(0, 2)
-	s.Place(binpack.Item{}, 4, nil)
-	for app := range int32(2) {
-		all := []int32{0, 1, 2, 3, 4, 5}
-		ranked, err := s.Rank(scorer, binpack.Item{App: app}, all, len(all), nil)
-		require.NoError(t, err)
-		require.Len(t, ranked, len(all))
-		require.Equal(t, int32(4), ranked[0].Machine, "the machine in use")
-		require.Equal(t, int32(0), ranked[1].Machine, "then the empty ones")
-		e, err := s.Explain(scorer, scorer, binpack.Item{App: app}, all)
-		require.NoError(t, err)
-		require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", e.Choice.Name)
-		require.True(t, e.Fleet.KeptBack)
-		sum := 0.0
-		for _, term := range e.RunnerUp.Terms {
-			sum += term.Contribution
-		}
-		require.InDelta(t, e.RunnerUp.Score, sum, 1e-6)
 	}
 }
 

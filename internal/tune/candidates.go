@@ -272,7 +272,7 @@ func chosenFile(o *policy.Object, t *trace.Trace) (file *policy.Object, err erro
 		items[c.Name] += c.Items
 		if items[c.Name] > most {
 			most = items[c.Name]
-			file, _ = policy.ShippedChoice(c.Choice)
+			file = policy.ShippedChoice(c.Choice)
 		}
 	}
 	return file, err

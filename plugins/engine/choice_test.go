@@ -38,7 +38,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 		l.live(rand.New(rand.NewPCG(1, 1)), 600)
 		digest := policy.Shipped().Digest()
 		require.InDelta(t, 1, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0-fixed.yaml")), 0)
-		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0-fixed.yaml, empty machines last")), 0)
+		require.InDelta(t, 0, l.gauge(l.metrics.chosen.WithLabelValues("primary", "kubernetes-k0.yaml")), 0)
 		require.NoError(t, l.Close())
 		paths := l.files()
 		require.Greater(t, len(paths), 3)
@@ -55,7 +55,7 @@ func TestInstalledPolicyChooses(t *testing.T) {
 			}
 		}
 		require.Equal(t, v.Agreed, agreed)
-		require.Equal(t, []string{"kubernetes-k0-fixed.yaml", "kubernetes-k0-fixed.yaml, empty machines last"}, slices.Sorted(maps.Keys(files)))
+		require.Equal(t, []string{"kubernetes-k0-fixed.yaml", "kubernetes-k0.yaml"}, slices.Sorted(maps.Keys(files)))
 
 		// Another choice than the state's, or none, is found.
 		last := paths[len(paths)-1]
@@ -112,7 +112,7 @@ func TestInstalledPolicyKeepsNodesEmpty(t *testing.T) {
 		return n
 	}
 	place(0, 6)
-	require.Equal(t, "kubernetes-k0-fixed.yaml, empty machines last", l.state.ledger.ChosenFile(ledger.Primary))
+	require.Equal(t, "kubernetes-k0.yaml", l.state.ledger.ChosenFile(ledger.Primary))
 	require.Equal(t, 2, busy(), "a node holds half of an app's six pods")
 	place(6, 22) // 21 of 32 cores before the last one
 	require.Equal(t, "kubernetes-k0-fixed.yaml", l.state.ledger.ChosenFile(ledger.Primary))

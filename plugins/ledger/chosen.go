@@ -54,8 +54,7 @@ func (l *Ledger) choice(role Role) *FileChoice {
 	if !ok {
 		return p.chosen // of another version's files: the log has its choice
 	}
-	object, emptyLast := policy.ShippedChoice(choice)
-	return &FileChoice{Name: choice.Name, Digest: choice.Digest, By: p.digest, EmptyLast: emptyLast, Policy: object}
+	return &FileChoice{Name: choice.Name, Digest: choice.Digest, By: p.digest, Policy: policy.ShippedChoice(choice)}
 }
 
 // setChosen stores the choice of a policy. If the log was written with other shipped files than this

@@ -104,7 +104,7 @@ func (l *columns) rebuild() {
 }
 
 func (l *columns) history() binpack.History {
-	h := binpack.History{Placements: l.placed, Departures: l.departed}
+	h := binpack.History{Placements: l.placed, Departures: l.departed, Most: l.most}
 	for _, a := range l.appAt {
 		h.Seen = append(h.Seen, a.seen)
 		h.Requests = append(h.Requests, a.requests)

@@ -29,7 +29,7 @@ func (l *Ledger) Describe(identify func(*Pod) (name string, created int64)) []*E
 		spec := n.spec
 		list = append(list, &Event{Kind: KindNode, Node: n.name, Machine: &spec})
 	}
-	past := &Counters{Placed: l.placed, Departed: l.departed, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}, Opened: map[string]uint64{}}
+	past := &Counters{Placed: l.placed, Departed: l.departed, Most: l.most, Arrivals: map[string]int64{}, LastUsed: map[string]uint64{}, Opened: map[string]uint64{}}
 	if l.last != nil {
 		past.Last = l.last.name
 	}
@@ -137,6 +137,7 @@ func (l *Ledger) setPast(e *Event) error {
 		return fmt.Errorf("past.last %q: the app is unknown", p.Last)
 	}
 	l.placed, l.departed, l.last, l.stale = p.Placed, p.Departed, last, true
+	l.most = max(p.Most, int64(l.standing))
 	for name, a := range l.apps {
 		n := p.Arrivals[name]
 		a.seen, a.requests, a.sumSquare = n, n, n

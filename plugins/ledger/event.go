@@ -157,6 +157,7 @@ func (m *Machine) RemoveSelectors(gone func(selector string) bool) (had bool) {
 type Counters struct {
 	Placed   uint64            `json:"placed"`             // placements
 	Departed uint64            `json:"departed"`           // pods that left their machines
+	Most     int64             `json:"most,omitempty"`     // pods on nodes at one time
 	Last     string            `json:"last,omitempty"`     // app of the latest arrival
 	Arrivals map[string]int64  `json:"arrivals,omitempty"` // per app
 	LastUsed map[string]uint64 `json:"lastUsed,omitempty"` // per node: placements when it last took a pod
@@ -168,7 +169,7 @@ type FileChoice struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"` // of the file
 	By     string `json:"by"`     // digest of the policy that chooses
-	// EmptyLast: empty machines are used last, also in a fixed fleet.
+	// EmptyLast: empty machines are used last, also in a fixed fleet. Former versions wrote it.
 	EmptyLast bool `json:"emptyLast,omitempty"`
 	// Policy is the file, for programs that ship other files.
 	Policy *policy.Object `json:"policy"`

@@ -66,12 +66,14 @@ func (l *Ledger) place(e *Event) error {
 	first := len(m.pods) == 1 && len(m.reserved) == 0
 	a.pods++
 	l.standing++
+	l.most = max(l.most, int64(l.standing))
 	a.group.count(m, 1)
 	a.group.latest = a
 	if !m.spec.Cordoned {
 		l.placed++
 		if l.ready() {
 			l.state.Book(a.index, m.index)
+			l.state.SetMost(l.most)
 		}
 	}
 	m.last = l.placed

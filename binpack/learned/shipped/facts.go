@@ -1,6 +1,7 @@
 package shipped
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
@@ -14,28 +15,26 @@ type Fact uint16
 // The facts.
 const (
 	Fixed      Fact = 1 << iota // the fleet is fixed, else open
-	Loose                       // the fleet is fixed and has room to spare
+	Loose                       // the fleet is fixed and has room to spare, also at the highest load so far
 	Devices                     // a dimension is one of devices
 	Plain                       // there are no limits per machine and no rules
 	Forecast                    // items are expected of an app
 	Departures                  // items leave
 	Again                       // an app has arrived in more than one request
 	Batches                     // a request was for several items
-	Roomy                       // the fleet is fixed and so loose that a later peak fits, too
 	Mixed                       // machines differ in cost or capacity, by more than a twentieth
 	Limited                     // nearly all items that are expected have a limit per machine
 	allFacts   = 1<<iota - 1
 )
 
 const (
-	// looseLoad is the share of a fixed fleet, in the dimension that binds, below which it is
-	// loose. Online rules need up to a fifth more than the volume (docs/results), and
-	// a fleet that is tight needs every machine.
-	looseLoad = .8
-	// roomyLoad leaves room for the peak of a day in addition to the declared replicas. On tight
-	// fixed clusters (kubernetes 301 to 440) 356 pods of Best-Fit's 4,807 then find no place, 325
-	// if no fleet counts as roomy and 466 with .65.
-	roomyLoad = .6
+	// A fixed fleet is loose below a load, in the dimension that binds. declaredLoad leaves room for the peak of a day in addition to
+	// the declared replicas. seenLoad counts once a tenth of the items have left: the highest load so far then is about that of a
+	// day. givenLoad counts where whole requests arrive, none leave, and a forecast has the total. Online rules need up to a
+	// fifth more than the volume, and a fleet that is tight needs every machine.
+	declaredLoad, seenLoad, givenLoad = .6, .75, .8
+	turnover                          = 10
+
 	// leastDepartures and departureBits: one deleted pod, or one roll-out of a small workload,
 	// does not prove that items leave; one item in 2⁶ does.
 	leastDepartures = 32
@@ -51,6 +50,11 @@ const (
 	machineVolume = 1 << 20
 	maxVolume     = 1 << 46
 )
+
+// Limits are the numbers behind the facts, as text.
+func Limits() string {
+	return fmt.Sprint(declaredLoad, seenLoad, givenLoad, turnover, leastDepartures, departureBits, mostLimited, mostLimitedOf, alike)
+}
 
 // facts follows a state. Every answer is a function of the state alone.
 type facts struct {
@@ -137,15 +141,27 @@ func (f *facts) now() Fact {
 		facts |= Batches
 	}
 	if f.load != nil {
-		load := f.load.highest()
-		if load < looseBelow {
+		if f.loose(facts) {
 			facts |= Loose
-		}
-		if load < roomyBelow {
-			facts |= Roomy
 		}
 	}
 	return facts
+}
+
+// loose compares the load of a fixed fleet, at the most items so far, with the limit that suits.
+func (f *facts) loose(facts Fact) bool {
+	most, below := f.s.Most(), 0.0
+	switch {
+	case facts&Forecast == 0:
+		return false
+	case f.s.Left() > 0 && turnover*f.s.Left() >= uint64(most):
+		below = seenLoad
+	case facts&Batches != 0 && facts&Departures == 0:
+		below = givenLoad
+	default:
+		below = declaredLoad
+	}
+	return float64(f.load.highest())*float64(max(1, most)) < wholeFleet*below*float64(max(1, f.s.AliveTotal()))
 }
 
 // everyLimited adds up the expected items in the largest machines that they fill, over dimensions. The sums are
@@ -186,8 +202,6 @@ func itemsLeave(s *binpack.State) bool {
 
 const (
 	wholeFleet = 1 << 40 // a dimension of the whole fleet in the units of load
-	looseBelow = wholeFleet / 1000 * (looseLoad * 1000)
-	roomyBelow = wholeFleet / 1000 * (roomyLoad * 1000)
 	maxShare   = 2 * wholeFleet
 )
 
