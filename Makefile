@@ -93,6 +93,10 @@ bench: ## speed of the packing core as Markdown: ratios to plain twins and rates
 bench-replay: ## placements per CPU-second of a replay of 1,000 and 5,000 nodes, beside Best-Fit and the commit before (3 CPU-minutes; NODES=, BASE=, ROUNDS=)
 	@hack/bench-replay.sh
 
+.PHONY: bench-commands
+bench-commands: ## CPU-seconds of the commands on a snapshot of 1,000 and 5,000 nodes, the exponent, and the commit before (an hour; NODES=, PODS=, BASE=, LIMIT=)
+	@hack/bench-commands.sh
+
 .PHONY: soak
 soak: ## 10^6 events through engine, extender and recommender: what they hold, to docs/results/soak.md (15 CPU-minutes)
 	@lab/soak/run.sh
