@@ -134,7 +134,7 @@ func (s *State) Restore(h History) {
 	copy(s.sumSq, h.SumSquares)
 	copy(s.lastUsed, h.LastUsed)
 	copy(s.opened, h.Opened)
-	s.most = max(h.Most, s.totalAlive)
+	s.most = h.Most
 	clear(s.sampled) // until the next sample
 	s.serial, s.departures, s.lastArrival = h.Placements, h.Departures, h.LastArrival
 	s.requestsAll, s.came, s.seenAll, s.sampledAt = 0, 0, 0, 0

@@ -83,12 +83,10 @@ func (c *Catalog) Check(names []string) error {
 // Find finds the policy of a name for a trace. current reads placed.csv, so it needs the
 // trace before a repack.
 func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
-	if name == "learned" && (c.Knowledge == nil || *c.Knowledge == binpack.K0 || *c.Knowledge == binpack.K1) {
-		know := binpack.K1
-		if c.Knowledge != nil {
-			know = *c.Knowledge
+	if name == "learned" {
+		if know, ok := c.chooses(t); ok {
+			return found(name, "", policy.ShippedAt(know), t)
 		}
-		return found(name, "", policy.ShippedAt(know), t)
 	}
 	for _, f := range families {
 		if f.name == name {
@@ -117,6 +115,22 @@ func (c *Catalog) Find(name string, t *trace.Trace) (Found, error) {
 		return Found{}, &UnknownError{name}
 	}
 	return Found{Policy: p, Name: name}, nil
+}
+
+// chooses is the knowledge at which learned is the model shipped; ok is false where it is a file. A clock is of use
+// until items leave.
+func (c *Catalog) chooses(t *trace.Trace) (know binpack.Knowledge, ok bool) {
+	switch {
+	case c.Knowledge == nil:
+		return binpack.K1, true
+	case !c.Knowledge.Clock():
+		return *c.Knowledge, *c.Knowledge != binpack.K2
+	case !slices.ContainsFunc(t.Events, func(e trace.Event) bool { return e.Kind == trace.Delete }):
+		return 0, false
+	case c.Knowledge.Forecast():
+		return binpack.K1, true
+	}
+	return binpack.K0, true
 }
 
 // load reads a policy file, or a shipped one where there is no file of a bare name.
@@ -161,10 +175,10 @@ func (c *Catalog) shipped(name, family string, t *trace.Trace) (Found, error) {
 		if err != nil {
 			return Found{}, err
 		}
+		if know == binpack.K0Clock && object.Spec.Knowledge == binpack.K1Clock.String() {
+			object.Spec.Knowledge = know.String()
+		}
 		return found(name, file, object, t)
-	}
-	if name == "learned" && know == binpack.K0Clock { // less than it may use
-		return found(name, "", policy.ShippedAt(binpack.K0), t)
 	}
 	files, err := fs.Glob(c.Shipped, family+"-*.yaml")
 	if err != nil {
@@ -193,6 +207,8 @@ func variants(family string, know binpack.Knowledge, in *binpack.Instance) (file
 		levels = append(levels, binpack.K1, binpack.K0)
 	case binpack.K1Clock:
 		levels = append(levels, binpack.K0Clock, binpack.K1, binpack.K0)
+	case binpack.K0Clock: // the file of K1+clock without its forecast
+		levels = append(levels, binpack.K1Clock, binpack.K0)
 	default:
 		levels = append(levels, binpack.K0)
 	}

@@ -62,7 +62,7 @@ func TestShippedFile(t *testing.T) {
 		{"no forecast", "learned", &k0, limited, ""},
 		{"a forecast", "learned", &k1, limited, ""},
 		{"a clock", "learned", &k1clock, limited, "general-k1-clock.yaml"},
-		{"no file has a clock alone", "learned", &k0clock, limited, ""},
+		{"a clock, no forecast", "learned", &k0clock, limited, "general-k1-clock.yaml"},
 		{"one dimension", "learned", &k1clock, func(*binpack.Instance) {}, "general-k0-clock-plain-1d.yaml"},
 		{"one dimension, fixed", "learned", &k1clock, func(in *binpack.Instance) { in.Fleet = binpack.Fixed }, "general-k1-clock.yaml"},
 		{"by hand", "hand", nil, func(in *binpack.Instance) { in.Apps[0].Expected = 3 }, "hand-k1.yaml"},
@@ -88,6 +88,16 @@ func TestShippedFile(t *testing.T) {
 	none := Catalog{Shipped: files, Knowledge: &k2}
 	_, err := none.Find("learned", oneApp())
 	require.ErrorContains(t, err, "none is shipped for knowledge K2; there are general-k0-clock-plain-1d")
+
+	for _, level := range []binpack.Knowledge{k0clock, k1clock} { // a clock is of no use where items leave
+		leaving := oneApp()
+		leaving.Events = []trace.Event{{Kind: trace.Create, Count: 1}, {Time: 1, Kind: trace.Delete, Count: 1}}
+		c := Catalog{Shipped: files, Knowledge: &level}
+		got, err := c.Find("learned", leaving)
+		require.NoError(t, err)
+		require.Equal(t, policy.ShippedModel, got.Object.Spec.Model)
+		require.Equal(t, level.Forecast(), got.Policy.Knowledge().Forecast())
+	}
 
 	c := Catalog{Shipped: files}
 	got, err := c.Find("learned", oneApp())

@@ -84,7 +84,7 @@ func inWindow(q *snapshot.Question, found compare.Found) (by compare.Found, elap
 	if t := q.State.Elapsed(q.State.AppIndex(q.App)); t >= 0 {
 		return found, &t, "", nil
 	}
-	by, err = PolicyOf(ledger.ClocklessPolicy(found.Object), q)
+	by, err = PolicyOf(ledger.ClocklessPolicy(found.Object, q.State.Columns().Instance().Fleet), q)
 	return by, nil, found.Name, err
 }
 

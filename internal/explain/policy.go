@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 )
 
@@ -30,6 +31,9 @@ func Policy(out io.Writer, o *policy.Object) error {
 	if s.Model == policy.ShippedModel {
 		fmt.Fprintln(w, "\nfile that it may choose\tknowledge\tdigest")
 		for _, f := range policy.ShippedFiles() {
+			if know := f.Object.Spec.Knowledge; know != s.Knowledge && s.Knowledge == binpack.K0.String() {
+				continue // of a row with a forecast
+			}
 			fmt.Fprintf(w, "%s\t%s\t%s\n", f.Name, f.Object.Spec.Knowledge, f.Object.Digest())
 		}
 		return w.Flush()

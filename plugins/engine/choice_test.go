@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,16 @@ func TestInstalledPolicyChooses(t *testing.T) {
 		v = verify(bytes.ReplaceAll(text, []byte(digest), []byte(other)))
 		require.Nil(t, v.First)
 		require.NotZero(t, v.Agreed)
+		// So in every file of its log, whose choices change.
+		var former []string
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte(digest), []byte(other)), []byte(`"name":"kubernetes-k0.yaml"`), []byte(`"name":"former.yaml"`))
+			former = append(former, filepath.Join(t.TempDir(), filepath.Base(path)))
+			require.NoError(t, os.WriteFile(former[len(former)-1], text, 0o600))
+		}
+		require.Equal(t, agreed, l.verifyFiles(former...).Agreed)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
@@ -63,6 +64,13 @@ func (s *state) begin() {
 	s.apply(&ledger.Event{Kind: ledger.KindStart, Start: &start})
 }
 
+func (s *state) fleet() binpack.Fleet {
+	if s.start.Fleet == binpack.Fixed.String() {
+		return binpack.Fixed
+	}
+	return binpack.Open
+}
+
 // restartIfBroken rebuilds the state if the ledger refused an event. That is a
 // bug, and counted, but later decisions are right.
 func (s *state) restartIfBroken() bool {
@@ -75,7 +83,7 @@ func (s *state) restartIfBroken() bool {
 	var policies []*ledger.Event
 	for _, role := range roles {
 		if object, _ := s.ledger.Policy(role); object != nil {
-			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object, Outside: ledger.ClocklessPolicy(object)})
+			policies = append(policies, &ledger.Event{Kind: ledger.KindPolicy, Role: role, Policy: object, Outside: ledger.ClocklessPolicy(object, s.fleet())})
 		}
 	}
 	rules, served, plans := s.cluster.Rules(), s.cluster.Served(), s.cluster.Plans()
@@ -125,7 +133,7 @@ func (s *state) enter(m mail) {
 		if object != nil { // provenance has no effect, and is long; repair has none on decisions
 			plain := *object
 			plain.Spec.Provenance, plain.Spec.Repair, plain.Status = nil, nil, nil
-			ev.Policy, ev.Outside = &plain, ledger.ClocklessPolicy(object)
+			ev.Policy, ev.Outside = &plain, ledger.ClocklessPolicy(object, s.fleet())
 		}
 		s.apply(ev)
 	}

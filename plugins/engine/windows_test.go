@@ -35,7 +35,7 @@ func TestWindow(t *testing.T) {
 		t.Run(know.String(), func(t *testing.T) {
 			l := two(t, func(o *Options) { o.Fleet, o.DecisionLogBytes, o.ForecastAge = "open", 1<<10, 0 })
 			object := shipped(t, "general-k1-clock", func(s *policy.Spec) { s.Knowledge = know.String() })
-			outside := ledger.ClocklessPolicy(object)
+			outside := ledger.ClocklessPolicy(object, binpack.Open)
 			l.SetPolicy(ledger.Primary, object)
 			l.plan(nil)
 			i := 0

@@ -96,7 +96,7 @@ func told(t *trace.Trace, object *policy.Object) []*ledger.Event {
 	}
 	events = append(events, rules, &ledger.Event{Kind: ledger.KindForecast, Expected: expected})
 	if object != nil {
-		events = append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object, Outside: ledger.ClocklessPolicy(object)})
+		events = append(events, &ledger.Event{Kind: ledger.KindPolicy, Role: ledger.Primary, Policy: object, Outside: ledger.ClocklessPolicy(object, inst.Fleet)})
 	}
 	return events
 }

@@ -85,6 +85,8 @@ func (l *Ledger) checkChoice(role Role, logged *FileChoice) (computed string, ok
 	switch {
 	case c == nil:
 		return "", true
+	case l.policies[role].foreign && logged != nil: // the log alone determines it
+		return c.Name, true
 	case logged == nil:
 		return c.Name, false
 	}

@@ -48,7 +48,7 @@ type cluster struct {
 	pods       map[string]*Pod   // by UID; those with a node, and waiting ones
 	placed     uint64            // placements so far
 	departed   uint64
-	most       int64 // pods on nodes at one time
+	most       int64          // pods on nodes at one time
 	standing   int            // pods
 	held       map[*Node]bool // that have reservations
 	last       *AppEntry      // app of the latest arrival

@@ -73,8 +73,10 @@ func (l *Ledger) place(e *Event) error {
 		l.placed++
 		if l.ready() {
 			l.state.Book(a.index, m.index)
-			l.state.SetMost(l.most)
 		}
+	}
+	if l.ready() {
+		l.state.SetMost(l.most)
 	}
 	m.last = l.placed
 	if first {

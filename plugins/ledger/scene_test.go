@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sigma-scheduler/sigma/benchdata/policies"
+	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
@@ -41,8 +42,7 @@ func shipped(tb testing.TB, name string) *policy.Object {
 	return object
 }
 
-// parsed are policies by name: reading one takes a millisecond.
-var parsed sync.Map
+var parsed sync.Map // policies by name: reading one takes a millisecond
 
 // livePolicies are those shipped ones that a live cluster can use.
 var livePolicies = []string{
@@ -320,7 +320,7 @@ func (s *scene) policy(role ledger.Role) {
 	if s.timed && s.d.IntN(4) > 0 {
 		e.Policy = shipped(s.tb, oneOf(s.d, clockPolicies...))
 	}
-	e.Outside = ledger.ClocklessPolicy(e.Policy)
+	e.Outside = ledger.ClocklessPolicy(e.Policy, binpack.Open)
 	if role == ledger.Canary && s.d.IntN(3) == 0 {
 		e.Policy, e.Outside = nil, nil
 	}

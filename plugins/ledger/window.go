@@ -86,9 +86,12 @@ func (l *Ledger) asked(role Role, app int32) (p *policyInUse, cause string) {
 }
 
 // ClocklessPolicy returns the shipped policy that replaces one that reads a clock, outside
-// of windows; nil for one that reads none.
-func ClocklessPolicy(object *policy.Object) *policy.Object {
-	const file = "kubernetes-k0.yaml"
+// of windows, on a fixed or an open fleet; nil for one that reads none.
+func ClocklessPolicy(object *policy.Object, fleet binpack.Fleet) *policy.Object {
+	file := "kubernetes-k0.yaml"
+	if fleet == binpack.Fixed {
+		file = "kubernetes-k0-fixed.yaml"
+	}
 	if know, ok := binpack.ParseKnowledge(object.Spec.Knowledge); !ok || !know.Clock() {
 		return nil
 	}

@@ -130,18 +130,18 @@ func TestOutside(t *testing.T) {
 	require.ErrorContains(t, load("general-k1-clock", "general-k1-clock K0+clock"), "outside: it reads a clock itself")
 	require.NoError(t, load("general-k1-clock", "hand-k1"))
 
-	require.Nil(t, ledger.ClocklessPolicy(shipped(t, "general-k1")))
-	require.Equal(t, shipped(t, "kubernetes-k0"), ledger.ClocklessPolicy(shipped(t, "general-k1-clock")))
-	require.Equal(t, shipped(t, "kubernetes-k0"), ledger.ClocklessPolicy(shipped(t, "general-k1-clock K0+clock")))
+	require.Nil(t, ledger.ClocklessPolicy(shipped(t, "general-k1"), binpack.Open))
+	require.Equal(t, shipped(t, "kubernetes-k0"), ledger.ClocklessPolicy(shipped(t, "general-k1-clock"), binpack.Open))
+	require.Equal(t, shipped(t, "kubernetes-k0-fixed"), ledger.ClocklessPolicy(shipped(t, "general-k1-clock K0+clock"), binpack.Fixed))
 }
 
 // A decision whose cause is not that of its clock is a difference.
 func TestVerifyChecksWindows(t *testing.T) {
 	object := shipped(t, "general-k1-clock K0+clock")
-	inside, outside := object.Digest(), ledger.ClocklessPolicy(object).Digest()
+	inside, outside := object.Digest(), ledger.ClocklessPolicy(object, binpack.Open).Digest()
 	first := func(cause, digest string, clock float64) *ledger.Difference {
 		events := start(t)
-		events[3].Policy, events[3].Outside = object, ledger.ClocklessPolicy(object)
+		events[3].Policy, events[3].Outside = object, ledger.ClocklessPolicy(object, binpack.Open)
 		events = append(events, &ledger.Event{Kind: ledger.KindWindow, Windows: map[string]*ledger.Window{"a": {Start: 1000, End: 2000}}})
 		return verify(t, logOf(t, append(events, &ledger.Event{
 			Kind: ledger.KindDecide, UID: "p", App: "a", Node: "n1", Decision: &ledger.Decision{Cause: cause, PolicyDigest: digest, Clock: clock},

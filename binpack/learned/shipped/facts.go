@@ -59,6 +59,7 @@ func Limits() string {
 // facts follows a state. Every answer is a function of the state alone.
 type facts struct {
 	s        *binpack.State
+	know     binpack.Knowledge
 	always   Fact // as long as the state lives
 	groups   int  // that were looked at
 	limited  bool
@@ -69,9 +70,9 @@ type facts struct {
 	load     *load     // of a fixed fleet
 }
 
-func newFacts(s *binpack.State) facts {
+func newFacts(s *binpack.State, know binpack.Knowledge) facts {
 	inst := s.Instance()
-	f := facts{s: s}
+	f := facts{s: s, know: know}
 	if inst.Fleet == binpack.Fixed {
 		f.always, f.load = Fixed, newLoad(s)
 	}
@@ -119,7 +120,7 @@ func (f *facts) now() Fact {
 	if !f.limited && len(inst.Rules) == 0 {
 		facts |= Plain
 	}
-	known := f.s.Known.Expected
+	known := f.forecast()
 	if !same(f.expected, known) {
 		f.expected = known
 		f.given = slices.ContainsFunc(known, func(n float64) bool { return n >= 0 })
@@ -148,11 +149,19 @@ func (f *facts) now() Fact {
 	return facts
 }
 
+// forecast is that of the state, as far as the policy may read it.
+func (f *facts) forecast() []float64 {
+	if !f.know.Forecast() {
+		return nil
+	}
+	return f.s.Known.Expected
+}
+
 // loose compares the load of a fixed fleet, at the most items so far, with the limit that suits.
 func (f *facts) loose(facts Fact) bool {
-	most, below := f.s.Most(), 0.0
+	most, below := max(f.s.Most(), f.s.AliveTotal()), 0.0 // reservations are alive
 	switch {
-	case facts&Forecast == 0:
+	case facts&Forecast == 0: // nor does the load read one
 		return false
 	case f.s.Left() > 0 && turnover*f.s.Left() >= uint64(most):
 		below = seenLoad

@@ -19,9 +19,9 @@ func TestAgain(t *testing.T) {
 	for a := range int32(3) {
 		s.AddApp(binpack.App{Group: a, Demand: []int64{1}, Expected: -1, Lifetime: -1}, binpack.Group{}, 0)
 	}
-	followed := newFacts(s)
+	followed := newFacts(s, binpack.K1)
 	again := func() bool {
-		fresh := newFacts(s)
+		fresh := newFacts(s, binpack.K1)
 		require.Equal(t, fresh.now(), followed.now())
 		return followed.now()&Again != 0
 	}
@@ -57,7 +57,7 @@ func TestLimited(t *testing.T) {
 	for a, limit := range []int32{1, 0, 0} {
 		s.AddApp(binpack.App{Group: int32(a), Demand: []int64{2}, Expected: -1, Lifetime: -1}, binpack.Group{Limit: limit}, 0)
 	}
-	f := newFacts(s)
+	f := newFacts(s, binpack.K1)
 	for _, c := range []struct {
 		expected []float64
 		want     bool
@@ -88,7 +88,7 @@ func TestLimitedInAnyOrder(t *testing.T) {
 			expected = append(expected, apps[a].expected)
 		}
 		s.Known.Expected = expected
-		f := newFacts(s)
+		f := newFacts(s, binpack.K1)
 		if got := f.now() & Limited; i == 0 {
 			want = got
 		} else {

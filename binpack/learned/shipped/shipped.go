@@ -45,7 +45,7 @@ func (p *Policy) Knowledge() binpack.Knowledge { return p.know }
 
 // Scorer implements [binpack.Policy].
 func (p *Policy) Scorer(s *binpack.State) binpack.Scorer {
-	return &scorer{p: p, facts: newFacts(s), scorers: make([]binpack.Scorer, len(p.rows))}
+	return &scorer{p: p, facts: newFacts(s, p.know), scorers: make([]binpack.Scorer, len(p.rows))}
 }
 
 // scorer makes the scorer of a row when the row first decides.
