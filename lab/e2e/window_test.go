@@ -18,7 +18,7 @@ import (
 )
 
 // TestWindow runs the commands of docs/windows.md. A policy that reads a clock decides in
-// the window of its workload, the shipped one for K1 outside; both are computed again from
+// the window of its workload, a shipped one outside; both are computed again from
 // the log. An annotation that is no window is told on the workload.
 func TestWindow(t *testing.T) {
 	c := e2e.Shared(t)
@@ -32,14 +32,14 @@ func TestWindow(t *testing.T) {
 		return c.Kubectl(t, "", "get", "placementpolicy", "general", "-o", `jsonpath={.status.conditions[?(@.type=="Active")].message}`)
 	}
 	within(t, "the policy in force", func() (string, bool) {
-		return message(), strings.HasSuffix(message(), "It reads a clock: outside of the windows of workloads, the shipped policy for K1 decides.")
+		return message(), strings.HasSuffix(message(), "It reads a clock: outside of the windows of workloads, a shipped policy without one decides.")
 	})
 	digest := func(file string) string {
 		object, err := policy.Load(filepath.Join(repository, "benchdata", "policies", file+".yaml"))
 		require.NoError(t, err)
 		return object.Digest()
 	}
-	inside, outside := digest("general-k1-clock"), digest("general-k1")
+	inside, outside := digest("general-k1-clock"), digest("kubernetes-k0")
 	seen := map[string]bool{}
 	// decided requires of the pods that are new in the log who decided on them.
 	decided := func(pods int, cause, digest string) {
