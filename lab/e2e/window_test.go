@@ -105,6 +105,6 @@ func TestWindow(t *testing.T) {
 	require.Regexp(t, `(?m)^  no-window +12 = 50\.00 %$`, string(text))
 	require.Regexp(t, `(?m)^agreed +24 of 24 = 100 %$`, string(text))
 	e := explainPod(t, ns+"/"+pods[0].Name, "--log="+log)
-	require.Equal(t, "general-k1", e.Policy)
+	require.Equal(t, "kubernetes-k0", e.Policy)
 	require.Equal(t, decisions(t, log)[pods[0].Name].Node, e.Chosen.Machine)
 }
