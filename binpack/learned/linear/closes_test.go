@@ -66,8 +66,8 @@ func TestCloses(t *testing.T) {
 		p.emptyLast = round%3 == 1
 		s := binpack.NewState(inst)
 		scorer, plain := NewScorer(p, s), onlyScores{NewScorer(p, s)}
-		type stand struct{ app, machine int32 }
-		var placed []stand
+		type placement struct{ app, machine int32 }
+		var placed []placement
 		for range 1500 {
 			n := int32(len(inst.Apps))
 			switch draw := rng.IntN(40); {
@@ -103,7 +103,7 @@ func TestCloses(t *testing.T) {
 				got = all[rng.IntN(len(all))]
 			}
 			s.Place(item, got, nil)
-			placed = append(placed, stand{item.App, got})
+			placed = append(placed, placement{item.App, got})
 		}
 	}
 	require.True(t, pressed)
