@@ -303,6 +303,7 @@ func (p *program) tuneFloor() *cobra.Command {
 	cmd.Flags().Uint64Var(&cfg.First, "first", 900_000, "first seed")
 	cmd.Flags().IntVar(&cfg.Clusters, "clusters", 8, "clusters of each kind")
 	cmd.Flags().IntVar(&cfg.Trained, "trained", 2, "clusters of each kind that are also tuned with training")
+	cmd.Flags().BoolVar(&cfg.Limited, "limited", false, "clusters where .5 to .9 of the Deployments have one pod a node: writes another page")
 	cmd.Flags().BoolVar(&printed, "print", false, "print the table and leave the documents as they are")
 	return cmd
 }

@@ -24,6 +24,22 @@ func TestFloor(t *testing.T) {
 		require.Contains(t, string(page), want)
 	}
 	require.Equal(t, 4, strings.Count(log.String(), " trainings: "))
+
+	require.NoError(t, Floor(t.Context(), Config{Docs: docs, Log: &log, Version: "v", Seconds: func() float64 { return 0 }, First: 600601, Clusters: 1, Limited: true}))
+	limited, err := os.ReadFile(filepath.Join(docs, LimitedPage))
+	require.NoError(t, err)
+	require.Contains(t, string(limited), "--trained 0 --limited")
+	none := "| one size | none | no | 1 | 0 | +0.00 ± 0.00 |"
+	require.Contains(t, string(page), none)
+	require.Contains(t, string(limited), none)
+	require.NotEqual(t, rowOf(string(page), none), rowOf(string(limited), none), "the same clusters")
+}
+
+// rowOf is the rest of the first row that begins so.
+func rowOf(page, start string) string {
+	_, rest, _ := strings.Cut(page, start)
+	rest, _, _ = strings.Cut(rest, "\n")
+	return rest
 }
 
 // A snapshot has the items that live, and no events; a day ends before the next.
