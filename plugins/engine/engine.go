@@ -29,6 +29,7 @@ type Options struct {
 	ForecastAge      time.Duration // at which a forecast is stale
 	Top              int           // nodes that Rank ranks
 	Repairs          bool          // a caller executes eviction chains
+	ReadOnly         bool          // another process writes the statuses and the history of policies
 	MaxGrace         time.Duration // longest grace period of a pod that moves; 0 = podspec.MaxGrace
 	Peers            *Peers        // of the process; nil = no peers
 	Recorder         events.EventRecorder

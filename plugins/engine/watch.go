@@ -127,7 +127,9 @@ func (e *Engine) watch(ctx context.Context, client dynamic.Interface, factory dy
 	if !cache.WaitForCacheSync(wait.Done(), synced...) {
 		w.log.Info("Policies, rules and plans are not read yet")
 	}
-	go w.writeStatuses(ctx)
+	if !e.opt.ReadOnly {
+		go w.writeStatuses(ctx)
+	}
 	return has, nil
 }
 

@@ -152,7 +152,7 @@ func (p *Prices) listed(n *v1.Node) (price pricelist.Price, ok bool) {
 		Cores: float64(podspec.Milli(has.Cpu())) / 1000, GiB: float64(podspec.Value(has.Memory())) / (1 << 30),
 	})
 	if ok && pricelist.ProviderOf(n.Spec.ProviderID, instance) == pricelist.Google {
-		price.PerHour += gpuHours(has)
+		price.PerHour += gpuHours(podspec.Amounts(has))
 	}
 	return price, ok
 }
@@ -220,13 +220,18 @@ func SpotKey(key string) (known, alone bool) {
 }
 
 // gpuHours returns the cost of GPUs an hour in the linear model.
-func gpuHours(has v1.ResourceList) (sum float64) {
-	for name, quantity := range has {
-		if strings.HasSuffix(string(name), "/gpu") {
-			sum += float64(float64(podspec.Value(&quantity)) * gpuHour)
+func gpuHours(amounts map[string]int64) (sum float64) {
+	for name, n := range amounts {
+		if strings.HasSuffix(name, "/gpu") {
+			sum += float64(float64(n) * gpuHour)
 		}
 	}
 	return sum
+}
+
+// Linear returns the cost an hour of some amounts, in the units of podspec, by the linear model.
+func Linear(amounts map[string]int64) float64 {
+	return float64(float64(amounts["cpu"])/1000*cpuHour) + float64(float64(amounts["memory"])/(1<<30)*gibHour) + gpuHours(amounts)
 }
 
 // model is the linear model, to three digits: machines of one type report some kB more or less.
@@ -235,10 +240,8 @@ func model(n *v1.Node) float64 {
 	if len(has) == 0 {
 		has = n.Status.Allocatable
 	}
-	memory := has[v1.ResourceMemory]
-	sum := float64(float64(podspec.Milli(has.Cpu()))/1000*cpuHour) + float64(float64(podspec.Value(&memory))/(1<<30)*gibHour)
-	sum += gpuHours(has)
-	if sum = min(sum, mostCost); !(sum > 0) {
+	sum := min(Linear(podspec.Amounts(has)), mostCost)
+	if !(sum > 0) {
 		return 1
 	}
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(sum, 'g', 3, 64), 64)

@@ -155,9 +155,7 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 	if n != nil && n.Object == any(object) && hasCapacity(object, fixed, n.Machine().Capacity) {
 		return n
 	}
-	cost, _ := t.Prices.Of(object)
-	m := machineOf(object, cost, fixed)
-	t.listed(object, m)
+	m := t.Machine(object, fixed)
 	if n == nil || !equalMachines(m, n.Machine()) {
 		t.emit(&ledger.Event{Kind: ledger.KindNode, Node: object.Name, Machine: m})
 		n = t.ledger.Node(object.Name)
@@ -172,6 +170,14 @@ func (t *Translator) setMachine(object *v1.Node, fixed map[string]int64) *ledger
 		t.countServed(before, object)
 	}
 	return n
+}
+
+// Machine returns a node, also one that the cluster does not have, as a policy sees it. fixed is the demand of immovable pods.
+func (t *Translator) Machine(object *v1.Node, fixed map[string]int64) *ledger.Machine {
+	cost, _ := t.Prices.Of(object)
+	m := machineOf(object, cost, fixed)
+	t.listed(object, m)
+	return m
 }
 
 // setPod emits the node of a pod if that is new, or its app changed. It reports
