@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The race detector costs ten times the CPU: only packages that start goroutines or lock.
 # internal/archtest compares the list with the code.
 RACE := ./binpack/plan ./binpack/policy ./swarm ./internal/compare ./internal/train/... ./internal/tune ./internal/scaling ./flow/sim ./flow/node/... ./flow/follow ./internal/flows \
-	./plugins/apis/config/scheme ./plugins/engine ./plugins/evict ./plugins/drain ./plugins/extender ./plugins/pilot/control ./plugins/pilot/record ./plugins/pricelist ./plugins/sigma ./plugins/snapshot \
+	./plugins/apis/config/scheme ./plugins/engine ./plugins/evict ./plugins/drain ./plugins/expander ./plugins/extender ./plugins/pilot/control ./plugins/pilot/record ./plugins/pricelist ./plugins/sigma ./plugins/snapshot \
 	./internal/cputime ./internal/serve/... ./internal/usage/prometheus/... ./mpa/gate ./mpa/collect ./mpa/reach ./mpa/history ./mpa/recommender ./mpa/share ./mpa/updater ./mpa/admission ./mpa/batch ./cmd/internal/start ./cmd/sigma-extender ./cmd/sigma-flow ./cmd/sigma-gate
 RACE_LAB := ./contest ./podspace ./records/... ./safety
 

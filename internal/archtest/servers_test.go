@@ -32,6 +32,8 @@ var servers = map[string][]string{
 
 // unbounded are uses of them outside internal/serve, with the reason.
 var unbounded = map[string]string{
+	"cmd/sigma-extender/expander.go: net.ListenConfig":                                    "for gRPC, of which plugins/expander bounds connections, calls and bytes",
+	"plugins/expander/server.go: google.golang.org/grpc.NewServer":                        "gRPC needs HTTP/2; its options have the bounds, and callers wait for one another",
 	"cmd/sigma-gate/main.go: net.ListenConfig":                                            "binds all addresses before it serves any; the pages are of internal/serve",
 	"internal/train/remote/server.go: net.Listen":                                         "tries whether the port is free, and closes it",
 	"internal/train/remote/server.go: github.com/nats-io/nats-server/v2/server.NewServer": "not HTTP; its options have the bounds",

@@ -58,6 +58,7 @@ var table = []row{
 	{"plugins/engine", slices.Concat(edge, []string{"plugins/defrag", "plugins/revision"})},
 	{"plugins/drain", []string{"binpack/plan/defrag", "binpack/policy", "internal/bounded", "internal/cputime", "internal/defrag", "internal/usage", "internal/usage/prometheus", "plugins/apis/...", "plugins/defrag", "plugins/engine", "plugins/evict", "plugins/kube", "plugins/ledger", "plugins/podspec", "plugins/snapshot"}},
 	{"plugins/sigma", slices.Concat(edge, []string{"plugins/drain", "plugins/evict"})},
+	{"plugins/expander", []string{"plugins/engine", "plugins/kube", "plugins/podspec"}},
 	{"plugins/extender", slices.Concat(edge, []string{"internal/serve"})},
 	{"plugins/snapshot", slices.Concat(edge, []string{"cerebro/sized", "internal/durable", "internal/plural", "internal/usage", "internal/usage/prometheus", "plugins/nodetypes", "plugins/owner", "plugins/volumes"})},
 	{"plugins/manifest", []string{"binpack", "cerebro/trace", "plugins/apis/...", "plugins/history", "plugins/kube", "plugins/ledger", "plugins/podspec"}},
