@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ import (
 
 type options struct {
 	kubeconfig, bind, metricsBind string
+	expanderBind                  string // "" = no expander
 	clientCA                      string
 	pages                         page.Pages
 	maxRequestBytes               int64
@@ -60,6 +62,7 @@ func command(o *options) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the pod's service account")
 	flags.StringVar(&o.bind, "bind-address", ":8443", "address of /filter and /prioritize; beyond loopback it needs --tls-cert-file and --client-ca-file")
+	flags.StringVar(&o.expanderBind, "expander-bind-address", "", "address of the expander of cluster-autoscaler, which is then served in place of /filter and /prioritize; it needs --tls-cert-file")
 	flags.StringVar(&o.metricsBind, "metrics-bind-address", ":8080", "address of /metrics, for accounts with the right to it, and of /healthz and /readyz, over HTTPS")
 	o.pages.AddFlags(flags)
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "authority of the callers' certificates")
@@ -104,6 +107,9 @@ func (o *options) validate() error {
 		return fmt.Errorf("--assume-ttl %v: want more than 0", o.assumeTTL)
 	case o.maxRequestBytes <= 0:
 		return fmt.Errorf("--max-request-bytes %d: want more than 0", o.maxRequestBytes)
+	case o.expanderBind != "" && (o.pages.CertFile == "" || o.clientCA != ""):
+		return errors.New("--expander-bind-address: want --tls-cert-file and no --client-ca-file: cluster-autoscaler calls over TLS alone, and has no certificate of its own")
+	case o.expanderBind != "":
 	case o.clientCA != "" && o.pages.CertFile == "":
 		return errors.New("--client-ca-file needs --tls-cert-file")
 	case o.pages.CertFile == "" && !serve.Loopback(o.bind):
@@ -132,6 +138,9 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	if o.expanderBind != "" {
+		return expand(ctx, o, config, client)
+	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return err
@@ -150,6 +159,18 @@ func run(ctx context.Context, o *options) error {
 			glog.Errorf("cannot close the decision log: %v", err)
 		}
 	}()
+	return follow(ctx, o, e, config, client, func(ctx context.Context, s *extender.Server) error {
+		calls := &serve.Server{Address: o.bind, Handler: s.Handler(), Connections: 128, Patience: 10 * time.Second}
+		var err error
+		if calls.TLS, err = tlsConfig(o); err != nil {
+			return err
+		}
+		return calls.Start(ctx)
+	})
+}
+
+// follow keeps the engine up to date with the cluster and serves calls, health and metrics, until ctx ends.
+func follow(ctx context.Context, o *options, e *engine.Engine, config *rest.Config, client kubernetes.Interface, calls func(context.Context, *extender.Server) error) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(podspec.Slim))
 	var read atomic.Bool
 	waiting := func() error {
@@ -162,6 +183,10 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	pages, err := pagesOf(o, server, config)
+	if err != nil {
+		return err
+	}
 	e.CompareWith(ctx, factory, server.Refresh)
 	all, ctx := errgroup.WithContext(ctx) // when one cannot go on, all end
 	all.Go(func() error {                 // calls meanwhile are answered with the reason to wait
@@ -170,7 +195,9 @@ func run(ctx context.Context, o *options) error {
 		read.Store(err == nil)
 		return err
 	})
-	all.Go(func() error { return serveAll(ctx, o, server, config) })
+	all.Go(func() error { return calls(ctx, server) })
+	all.Go(func() error { return pages.Start(ctx) })
+	glog.Infof("answering on %s, metrics on %s", cmp.Or(o.expanderBind, o.bind), o.metricsBind)
 	go tellWaiting(ctx, tellEvery, server.Ready)
 	return all.Wait()
 }
@@ -190,27 +217,15 @@ func tellWaiting(ctx context.Context, every time.Duration, ready func() error) {
 	})
 }
 
-// serveAll answers until ctx ends, then finishes the calls that are under way.
-func serveAll(ctx context.Context, o *options, s *extender.Server, config *rest.Config) error {
+// pagesOf returns the server of health and metrics.
+func pagesOf(o *options, s *extender.Server, config *rest.Config) (*serve.Server, error) {
 	metrics, err := o.pages.Metrics(config, legacyregistry.Handler())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics)
 	mux.Handle("GET /healthz", page.Health(func(context.Context) error { return nil }))
 	mux.Handle("GET /readyz", page.Health(func(context.Context) error { return s.Ready() }))
-	pages, err := o.pages.Server(o.metricsBind, mux)
-	if err != nil {
-		return err
-	}
-	calls := &serve.Server{Address: o.bind, Handler: s.Handler(), Connections: 128, Patience: 10 * time.Second}
-	if calls.TLS, err = tlsConfig(o); err != nil {
-		return err
-	}
-	glog.Infof("answering on %s, metrics on %s", o.bind, o.metricsBind)
-	both, ctx := errgroup.WithContext(ctx) // when one cannot serve, both end
-	both.Go(func() error { return calls.Start(ctx) })
-	both.Go(func() error { return pages.Start(ctx) })
-	return both.Wait()
+	return o.pages.Server(o.metricsBind, mux)
 }

@@ -65,6 +65,9 @@ func TestFlags(t *testing.T) {
 		{plain + " --max-request-bytes=0", "--max-request-bytes 0: want more than 0"},
 		{plain + " --deadline=soon", `invalid argument "soon" for "--deadline" flag`},
 		{plain + " --colour=red", "unknown flag: --colour"},
+		{"--expander-bind-address=:8444 --tls-cert-file=c --tls-private-key-file=k", ""},
+		{"--expander-bind-address=:8444", "--expander-bind-address: want --tls-cert-file and no --client-ca-file"},
+		{"--expander-bind-address=:8444 --tls-cert-file=c --tls-private-key-file=k --client-ca-file=a", "--expander-bind-address: want --tls-cert-file and no --client-ca-file"},
 		{plain + " now", `unknown command "now" for "sigma-extender"`},
 	}
 	for _, tt := range tests {
