@@ -20,7 +20,7 @@ func expand(ctx context.Context, o *options, config *rest.Config, client kuberne
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer func() { _ = e.Close() }()
 	prices, err := kube.ReadPrices(o.engine.Prices)
 	if err != nil {
 		return err

@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +16,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sigma-scheduler/sigma/plugins/expander"
 )
@@ -30,8 +35,10 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 	address, pages := freePort(t), freePort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := command(&options{})
-	cmd.SetArgs([]string{"--kubeconfig", kubeconfig, "--expander-bind-address", address, "--metrics-bind-address", pages, "--metrics-plain-http",
-		"--tls-cert-file", f.put("tls.crt", cert), "--tls-private-key-file", f.put("tls.key", key), "--prices", prices})
+	cmd.SetArgs([]string{
+		"--kubeconfig", kubeconfig, "--expander-bind-address", address, "--metrics-bind-address", pages, "--metrics-plain-http",
+		"--tls-cert-file", f.put("tls.crt", cert), "--tls-private-key-file", f.put("tls.key", key), "--prices", prices,
+	})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
 	require.Eventually(t, func() bool {
@@ -43,8 +50,10 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 
 	r := &expander.BestOptionsRequest{Nodes: map[string][]byte{}}
 	for kind, cores := range map[string]string{"small": "2", "large": "8"} {
-		node := v1.Node{ObjectMeta: metav1.ObjectMeta{Name: kind, Labels: map[string]string{v1.LabelInstanceTypeStable: kind}},
-			Status: v1.NodeStatus{Allocatable: v1.ResourceList{"cpu": resource.MustParse(cores), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("9")}}}
+		node := v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: kind, Labels: map[string]string{v1.LabelInstanceTypeStable: kind}},
+			Status:     v1.NodeStatus{Allocatable: v1.ResourceList{"cpu": resource.MustParse(cores), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("9")}},
+		}
 		pod := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "x", UID: "x"}, Spec: v1.PodSpec{Containers: []v1.Container{{
 			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse("1")}},
 		}}}}
@@ -58,7 +67,7 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 	call := func(of credentials.TransportCredentials) (*expander.BestOptionsResponse, error) {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(of))
 		require.NoError(t, err)
-		defer conn.Close()
+		defer func() { require.NoError(t, conn.Close()) }()
 		answer := &expander.BestOptionsResponse{}
 		return answer, conn.Invoke(t.Context(), "/grpcplugin.Expander/BestOptions", r, answer)
 	}
@@ -71,4 +80,17 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// The arguments of the manifest are flags, and valid.
+func TestExpanderManifest(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "components", "expander", "deployment.yaml"))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	var d appsv1.Deployment
+	require.NoError(t, yaml.UnmarshalStrict([]byte(first), &d))
+	var o options
+	require.NoError(t, command(&o).ParseFlags(d.Spec.Template.Spec.Containers[0].Args))
+	require.NoError(t, o.validate())
+	require.Equal(t, ":8444", o.expanderBind)
 }

@@ -53,8 +53,10 @@ func node(kind string, cores int64) *v1.Node {
 func pods(n int, cores int64) (list []*v1.Pod) {
 	for i := range n {
 		list = append(list, &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprintf("web-%d-%d", cores, i), UID: types.UID(fmt.Sprintf("%d-%d", cores, i)),
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: fmt.Sprint("web-", cores), Controller: new(true)}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: fmt.Sprintf("web-%d-%d", cores, i), UID: types.UID(fmt.Sprintf("%d-%d", cores, i)),
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: fmt.Sprint("web-", cores), Controller: new(true)}},
+			},
 			Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
 				"cpu": *resource.NewQuantity(cores, resource.DecimalSI), "memory": *resource.NewQuantity(cores<<30, resource.BinarySI),
 			}}}}},
