@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -102,4 +103,29 @@ func BenchmarkTry(b *testing.B) {
 		require.NoError(b, err)
 		require.NotContains(b, places, -1)
 	}
+}
+
+// Offers are tried while the state changes.
+func TestTryBesideSync(t *testing.T) {
+	l := two(t)
+	l.SetPolicy(ledger.Primary, shipped(t, "hand-k1"))
+	l.SetDeclared(&kube.Declarations{})
+	l.sync()
+	ended := make(chan error)
+	go func() {
+		var err error
+		for i := 0; i < 20 && err == nil; i++ {
+			selects := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": fmt.Sprint(i)} }
+			_, err = l.Try(t.Context(), Offer{template(4), 3, []*v1.Pod{pod("p1", "web"), pod(fmt.Sprint("s", i), fmt.Sprint("s", i), selects)}})
+		}
+		ended <- err
+	}()
+	for i := range 20 {
+		l.node(fmt.Sprint("n", i), 8)
+		l.nodes[fmt.Sprint("n", i)].Labels = map[string]string{"disk": fmt.Sprint(i)}
+		l.stand(pod(fmt.Sprint("old-", i), fmt.Sprint("app-", i%3)), fmt.Sprint("n", i))
+		l.Sync(l.visit)
+	}
+	require.NoError(t, <-ended)
+	l.verify()
 }
