@@ -356,7 +356,7 @@ demo: lab ## the product in one go, on generated data (DEMO_BUDGET=ci: a short o
 	@bin/sigma-lab records cpu hack/demo.sh
 
 .PHONY: policies
-policies: ## make each learned file that ships again, and fail if a byte differs; POLICIES=… for others of hack/policies.sh; k1-devices reads SIGMA_DATA (45 CPU-minutes)
+policies: ## make each learned file that ships again, and fail if a byte differs; POLICIES=… for others of hack/policies.sh; k1-devices reads SIGMA_DATA (a quarter of an hour of CPU)
 	hack/policies.sh $(or $(POLICIES),k1-clock large-k1 k1-devices k1 kubernetes-k0-fixed kubernetes-k0)
 	git diff --stat --exit-code -- benchdata/policies lab/policies
 

@@ -5,7 +5,7 @@
 #	hack/policies.sh k1 k0-clock
 #
 # The traces are generated (seeds from 1; seeds from 900,000 are for tests) and
-# every command is the one that made the file. kubernetes-k0 takes half an hour of CPU, all others a quarter.
+# every command is the one that made the file. The six that ship take a quarter of an hour of CPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go build -trimpath -buildvcs=false -o bin/sigma ./cmd/sigma # the commit would be in each provenance
