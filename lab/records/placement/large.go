@@ -194,8 +194,9 @@ func large2d(b *bench) error {
 	}.measure(b, dir)
 }
 
+// largeFixed measures the file that was trained on this kind; learned takes the one of Kubernetes clusters.
 func largeFixed(b *bench) error {
-	const orders = 10
+	const orders, file = 10, "general-k0-fixed.yaml"
 	for _, c := range []struct {
 		f                     string
 		rejected, first       records.Target
@@ -208,7 +209,7 @@ func largeFixed(b *bench) error {
 		if err != nil {
 			return err
 		}
-		k, err := b.compare(dir, "bestfit,worstfit,learned", orders, "--knowledge", "K0")
+		k, err := b.compare(dir, "bestfit,worstfit,learned,"+file, orders, "--knowledge", "K0")
 		if err != nil {
 			return err
 		}
@@ -218,16 +219,16 @@ func largeFixed(b *bench) error {
 		first := func(policy string) (mean, se float64) {
 			return k.of(policy, func(_ report.Comparison, r report.Run) float64 { return 100 * r.FirstRejection })
 		}
-		work := fmt.Sprintf("fixed, %s × bound, K0, %d × %d", c.f, largeCount, orders)
-		v, se := rejected("learned")
+		work := fmt.Sprintf("fixed, %s × bound, K0, %d × %d, general-k0-fixed", c.f, largeCount, orders)
+		v, se := rejected(file)
 		b.line(records.Line{
 			Work: work, Figure: "rejected cpu, %", Value: v, SE: se, Format: "%.3f",
-			Peers: peers(rejected, "%.3f", "bestfit", "worstfit"), Must: c.rejected, Aim: c.rejectedAim,
+			Peers: peers(rejected, "%.3f", "bestfit", "worstfit", "learned"), Must: c.rejected, Aim: c.rejectedAim,
 		})
-		v, se = first("learned")
+		v, se = first(file)
 		b.line(records.Line{
 			Work: work, Figure: "first rejection, % of the volume", Value: v, SE: se,
-			Peers: peers(first, "%.2f", "bestfit", "worstfit"), Must: c.first, Aim: c.firstAim,
+			Peers: peers(first, "%.2f", "bestfit", "worstfit", "learned"), Must: c.first, Aim: c.firstAim,
 		})
 	}
 	return nil

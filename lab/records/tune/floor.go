@@ -38,8 +38,9 @@ type Config struct {
 
 const (
 	day = 24 * 3600.
-	// FloorPage and LimitedPage are below the folder of documents.
-	FloorPage   = "results/tune-floor.md"
+	// FloorPage is below the folder of documents.
+	FloorPage = "results/tune-floor.md"
+	// LimitedPage has clusters where most Deployments have one pod a node.
 	LimitedPage = "results/tune-floor-limited.md"
 	installed   = "learned"
 )
