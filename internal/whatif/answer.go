@@ -21,7 +21,7 @@ import (
 type Options struct {
 	Repack bool // placed items are placed again
 	Plan   plan.Options
-	// Progress, if not nil, gets the number of machines whose loss was tried, and of all.
+	// Progress, if not nil, gets the number of machines whose loss was tried, and of all; then the same of relaxations.
 	Progress func(done, of int)
 }
 
@@ -249,6 +249,9 @@ func stand(t *trace.Trace, p *compare.Plan) (*trace.Trace, error) {
 	}
 	row := map[where]int{}
 	for _, item := range p.Placements {
+		if item.Kind == trace.Unplaced {
+			continue
+		}
 		at := where{item.App, item.Machine, item.Devices}
 		if i, ok := row[at]; ok {
 			s.t.Placed[i].Count++
@@ -325,9 +328,19 @@ func (a *Answer) Print(out io.Writer) error {
 	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "without\tleft out\tnodes\tcost\tbinds\n")
 	for _, r := range a.Relaxed {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%s\n", r.What, r.LeftOut, r.Nodes, r.Cost, map[bool]string{true: "yes", false: "no"}[r.Binds])
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.6g\t%s\n", r.What, r.LeftOut, r.Nodes, r.Cost, r.verdict())
 	}
 	return w.Flush()
+}
+
+func (r *Relaxed) verdict() string {
+	switch {
+	case r.Binds:
+		return "yes"
+	case r.Cut:
+		return "not found: search cut"
+	}
+	return "no"
 }
 
 // binds names the relaxations that bind.

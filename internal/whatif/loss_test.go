@@ -82,7 +82,11 @@ func TestLossSearchesFew(t *testing.T) {
 		}
 		tried := 0
 		o := options
-		o.Progress = func(done, of int) { tried = max(tried, done+1); require.Equal(t, before.Machines, of) }
+		o.Progress = func(done, of int) {
+			if of == before.Machines { // relaxations are counted, too
+				tried = max(tried, done+1)
+			}
+		}
 		a, err := Ask(t.Context(), full, &Question{Lose: 1}, o)
 		require.NoError(t, err)
 		require.Equal(t, before.Machines, tried)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/plan"
 	"github.com/sigma-scheduler/sigma/cerebro/trace"
 	"github.com/sigma-scheduler/sigma/internal/compare"
 )
@@ -21,6 +22,8 @@ type Relaxed struct {
 	Cost    float64 `json:"cost"`
 	// Binds means that the answer is better without it: all fits, or the nodes cost less.
 	Binds bool `json:"binds"`
+	// Cut: the search had a part of the steps, and did not find whether it binds.
+	Cut bool `json:"cut,omitempty"`
 }
 
 // A relaxation removes something that may bind.
@@ -136,6 +139,83 @@ func without(t *trace.Trace, all ...relaxation) *trace.Trace {
 	return s.t
 }
 
+// An attempt is the best plan that is known without some constraints.
+type attempt struct {
+	t       *trace.Trace // without them
+	p       *compare.Plan
+	of      *trace.Trace // p is a plan of this one without them
+	settled bool         // no search makes it better
+	never   bool         // no search makes it bind
+	cut     bool         // its search was cut before it found whether they bind
+}
+
+// attempts constructs a plan of a trace without each relaxation, beside those that are taken: around the answer, if that leaves items
+// out, so that it is no worse. A search of those that may bind, and then one of the others, share the steps of one search of the answer.
+func (o *Options) attempts(ctx context.Context, t *trace.Trace, best attempt, taken, list []relaxation) ([]attempt, error) {
+	answer, base, err := best.p, t, error(nil)
+	if answer.Unplaced > 0 {
+		if base, err = around(best.of, answer); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]attempt, len(list))
+	for i, r := range list {
+		if o.Progress != nil {
+			o.Progress(i, len(list))
+		}
+		a, of := &all[i], append(slices.Clip(taken), r)
+		a.t, a.of = without(t, of...), base
+		if a.p, a.settled, err = o.quick(ctx, without(base, of...), 0); err != nil {
+			return nil, err
+		}
+		if a.never = a.p.Bound.Cost >= answer.Cost; answer.Unplaced > 0 {
+			a.settled, a.never = a.p.Unplaced > 0 && a.p.Unplaced == noRoom(a.t), tooLittle(a.t)
+		}
+		if worse(a.p, answer) < 0 {
+			a.p, a.of = answer, best.of
+		}
+	}
+	for _, never := range []bool{false, true} {
+		var open []*attempt
+		for i := range all {
+			if a := &all[i]; !a.settled && a.never == never {
+				open = append(open, a)
+			}
+		}
+		part := o.Plan
+		part.Steps = max(1, cmp.Or(part.Steps, plan.DefaultSteps)/max(1, len(open)))
+		for _, a := range open {
+			q, err := compare.NewPlan(ctx, a.t, part)
+			if err = cmp.Or(err, ctx.Err()); err != nil {
+				return nil, err
+			}
+			if worse(q, a.p) > 0 {
+				a.p, a.of = q, t
+			}
+			a.cut = len(open) > 1 && !never && !q.Proven && !binds(a.p, answer)
+		}
+	}
+	return all, nil
+}
+
+// around is a trace in which the items of a plan are on its machines, and the others arrive.
+func around(t *trace.Trace, p *compare.Plan) (*trace.Trace, error) {
+	full, err := stand(t, p)
+	if err != nil {
+		return nil, err
+	}
+	s, left := newSite(full), leftOut(t, p)
+	for _, app := range slices.Sorted(maps.Keys(left)) {
+		s.arrive(app, int64(left[app]))
+	}
+	return s.t, nil
+}
+
+// binds reports whether a plan without a constraint is better than the answer: all fits, or the nodes cost less.
+func binds(p, answer *compare.Plan) bool {
+	return p.Unplaced == 0 && (answer.Unplaced > 0 || p.Cost < answer.Cost)
+}
+
 // why relaxes one constraint after the other and reports the effect. Where items are left out and no
 // single one lets all of them in, together is a set that does; nil = no such set.
 func (o *Options) why(ctx context.Context, t *trace.Trace, p *compare.Plan) (all []Relaxed, together []string, err error) {
@@ -149,53 +229,39 @@ func (o *Options) why(ctx context.Context, t *trace.Trace, p *compare.Plan) (all
 	} else if list = resources(inst, every); len(constraints(inst, every)) > 0 {
 		list = append(list, everyRule())
 	}
-	for _, r := range list {
-		q, err := o.plan(ctx, without(t, r))
-		if err != nil {
-			return nil, nil, err
-		}
-		one := Relaxed{What: r.what, LeftOut: q.Unplaced, Nodes: q.Machines, Cost: q.Cost}
-		if one.Binds = q.Unplaced == 0 && p.Unplaced > 0; p.Unplaced == 0 {
-			one.Binds = q.Unplaced == 0 && q.Cost < p.Cost
-		}
-		all = append(all, one)
+	alone, err := o.attempts(ctx, t, attempt{p: p, of: t}, nil, list)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, a := range alone {
+		all = append(all, Relaxed{list[i].what, a.p.Unplaced, a.p.Machines, a.p.Cost, binds(a.p, p), a.cut})
 	}
 	if p.Unplaced == 0 || slices.ContainsFunc(all, func(r Relaxed) bool { return r.Binds }) {
 		return all, nil, nil
 	}
-	together, err = o.together(ctx, t, list, all)
+	together, err = o.together(ctx, t, list, alone)
 	return all, together, err
 }
 
 // together adds relaxations, the one that leaves out least next, until all fits.
-func (o *Options) together(ctx context.Context, t *trace.Trace, list []relaxation, alone []Relaxed) ([]string, error) {
+func (o *Options) together(ctx context.Context, t *trace.Trace, list []relaxation, results []attempt) (names []string, err error) {
 	var taken []relaxation
-	var names []string
-	least := func(results []Relaxed) int {
-		best := -1
-		for i, r := range results {
-			if !slices.Contains(names, r.What) && (best < 0 || r.LeftOut < results[best].LeftOut) {
-				best = i
+	list = slices.Clone(list)
+	for len(list) > 0 {
+		at := 0
+		for i, a := range results {
+			if a.p.Unplaced < results[at].p.Unplaced {
+				at = i
 			}
 		}
-		return best
-	}
-	for results := alone; len(taken) < len(list); {
-		at := least(results)
+		best := results[at]
 		taken, names = append(taken, list[at]), append(names, list[at].what)
-		if results[at].LeftOut == 0 {
+		if best.p.Unplaced == 0 {
 			return names, nil
 		}
-		results = slices.Clone(results)
-		for i, r := range list {
-			if slices.Contains(names, r.what) {
-				continue
-			}
-			q, err := o.plan(ctx, without(t, append(slices.Clip(taken), r)...))
-			if err != nil {
-				return nil, err
-			}
-			results[i].LeftOut = q.Unplaced
+		list = slices.Delete(list, at, at+1)
+		if results, err = o.attempts(ctx, t, best, taken, list); err != nil {
+			return nil, err
 		}
 	}
 	return nil, nil

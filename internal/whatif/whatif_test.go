@@ -86,6 +86,22 @@ func TestWhatBinds(t *testing.T) {
 	require.ElementsMatch(t, []string{"memory", "db: at most 1 on a node"}, a.Together)
 }
 
+// The searches of relaxations share the steps of one search of the answer, and a row has the note where they found nothing: that two
+// apps of more than half a machine do not share one is not proven.
+func TestRelaxationsShareSteps(t *testing.T) {
+	tr := shop()
+	tr.Instance.Apps[0].Demand, tr.Instance.Apps[1].Demand = []int64{6, 1}, []int64{6, 1}
+	tr.Instance.Machines = []binpack.MachineLine{{Name: "s", Count: 13, Cost: 1, Capacity: []int64{10, 14}}}
+	for i, n := range []int32{7, 6} {
+		tr.Requests[i].Count, tr.Events[i].Count = n, n
+		tr.Instance.Groups[i].Limit = 7
+	}
+	text := printed(t, tr, Question{Apps: []string{"db=+1"}}, options)
+	require.Regexp(t, `(?m)^cpu +0 +1 +1 +yes$`, text)
+	require.Regexp(t, `(?m)^memory +1 +13 +13 +not found: search cut$`, text)
+	require.Regexp(t, `(?m)^\w+: at most 7 on a node +1 +13 +13 +not found: search cut$`, text)
+}
+
 func TestChanges(t *testing.T) {
 	a := ask(t, shop(), Question{Add: "20%"}) // of five: one more, of the app with the largest rest
 	require.Equal(t, []int{5, 6}, []int{a.Now.Items, a.Then.Items})
