@@ -14,9 +14,10 @@ import (
 // mistake once and not with every later placement.
 type Checker struct {
 	inst     *Instance
-	machines map[position]*checkedMachine
+	machines [][]*checkedMachine // by line and index; nil = none yet
 	groups   []checkedGroup
 	places   []place // with a zone
+	zones    []int32 // per line: its zone, from 1 on; 0 = it has none
 	active   int
 	items    int
 }
@@ -66,18 +67,26 @@ func (m *checkedMachine) add(app, group, items int32) {
 }
 
 type checkedGroup struct {
-	living   int32            // items on machines
-	machines int32            // with items
-	zones    map[string]int32 // items per zone
-	rules    []Rule           // that name the group, on either side
-	byZone   []Rule           // the same, of the rules by zone
+	living   int32   // items on machines
+	machines int32   // with items
+	zones    []int32 // items per zone
+	rules    []Rule  // that name the group, on either side
+	byZone   []Rule  // the same, of the rules by zone
 }
 
 // NewChecker starts with empty machines.
 func NewChecker(inst *Instance) *Checker {
-	c := &Checker{inst: inst, machines: map[position]*checkedMachine{}, groups: make([]checkedGroup, len(inst.Groups)), places: placesOf(inst.Machines)}
+	c := &Checker{inst: inst, machines: make([][]*checkedMachine, len(inst.Machines)), groups: make([]checkedGroup, len(inst.Groups))}
+	numbers := map[string]int32{"": 0}
+	for _, m := range inst.Machines {
+		if _, ok := numbers[m.Zone]; !ok {
+			numbers[m.Zone] = int32(len(numbers))
+		}
+		c.zones = append(c.zones, numbers[m.Zone])
+	}
+	c.places = placesOf(inst.Machines, c.zones)
 	for g := range c.groups {
-		c.groups[g].zones = map[string]int32{}
+		c.groups[g].zones = make([]int32, len(numbers))
 	}
 	for _, r := range inst.Rules {
 		c.groups[r.A].rules = append(c.groups[r.A].rules, r)
@@ -138,8 +147,8 @@ func (c *Checker) Remove(app, line, index int32, devices []Device) error {
 	if err != nil {
 		return err
 	}
-	m := c.machines[at]
-	if m == nil || m.ofApp(app) == 0 {
+	m := c.machine(at)
+	if m.ofApp(app) == 0 {
 		return fmt.Errorf("%s holds no %s", c.name(at), c.inst.Apps[app].Name)
 	}
 	for _, dev := range devices {
@@ -159,9 +168,11 @@ func (c *Checker) Resize(app int32, demand []int64) {
 	inst.Apps = slices.Clone(inst.Apps)
 	inst.Apps[app].Demand = demand
 	c.inst = &inst
-	for _, m := range c.machines {
-		for d := range m.used {
-			m.used[d] += int64(m.ofApp(app)) * (demand[d] - old[d])
+	for _, m := range slices.Concat(c.machines...) {
+		for d := range demand {
+			if m != nil {
+				m.used[d] += int64(m.ofApp(app)) * (demand[d] - old[d])
+			}
 		}
 	}
 }
@@ -180,12 +191,15 @@ func (c *Checker) at(line, index int32) (position, error) {
 
 // machine is a machine of the fleet.
 func (c *Checker) machine(at position) *checkedMachine {
-	m := c.machines[at]
-	if m == nil {
-		m = &checkedMachine{used: make([]int64, len(c.inst.Dimensions))}
-		c.machines[at] = m
+	line := c.machines[at.line]
+	if n := int(at.index) + 1; n > len(line) {
+		line = slices.Grow(line, n-len(line))[:n]
+		c.machines[at.line] = line
 	}
-	return m
+	if line[at.index] == nil {
+		line[at.index] = &checkedMachine{used: make([]int64, len(c.inst.Dimensions))}
+	}
+	return line[at.index]
 }
 
 // book adds sign items of an app to a machine.
@@ -213,7 +227,7 @@ func (c *Checker) book(app int32, m *checkedMachine, at position, devices []Devi
 	m.items += int(sign)
 	c.items += int(sign)
 	g.living += sign
-	if zone := c.inst.Machines[at.line].Zone; zone != "" {
+	if zone := c.zones[at.line]; zone > 0 {
 		g.zones[zone] += sign
 	}
 	if wasEmpty {

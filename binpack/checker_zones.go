@@ -18,13 +18,14 @@ func (c *Checker) judgeZone(app int32, at position) []error {
 	case zone == "":
 		return nil
 	}
-	count := g.zones[zone]
+	number := c.zones[at.line]
+	count := g.zones[number]
 	if limits.Limit > 0 && count > limits.Limit {
 		bad = append(bad, fmt.Errorf("%d of group %s in zone %s, limit %d", count, name, zone, limits.Limit))
 	}
 	in := int32(0)
 	for other, n := range g.zones {
-		if other != "" && n > 0 {
+		if other > 0 && n > 0 {
 			in++
 		}
 	}
@@ -37,7 +38,7 @@ func (c *Checker) judgeZone(app int32, at position) []error {
 		}
 	}
 	for _, r := range g.byZone {
-		a, b := c.groups[r.A].zones[zone], c.groups[r.B].zones[zone]
+		a, b := c.groups[r.A].zones[number], c.groups[r.B].zones[number]
 		if a > 0 && b > r.Max {
 			bad = append(bad, fmt.Errorf("rule by zone %s, %s, %d: %d in zone %s", c.inst.Groups[r.A].Name, c.inst.Groups[r.B].Name, r.Max, b, zone))
 		}
@@ -58,16 +59,15 @@ func (c *Checker) leastInZone(app int32) int32 {
 
 // A place is a type of machines in a zone.
 type place struct {
-	typ  int32
-	zone string
+	typ, zone int32
 }
 
 // placesOf lists the types with their zones that a fleet has machines of.
-func placesOf(machines []MachineLine) (all []place) {
+func placesOf(machines []MachineLine, zones []int32) (all []place) {
 	seen := map[place]bool{}
-	for _, m := range machines {
-		p := place{m.Type, m.Zone}
-		if m.Zone != "" && m.Count != 0 && !seen[p] {
+	for line, m := range machines {
+		p := place{m.Type, zones[line]}
+		if p.zone > 0 && m.Count != 0 && !seen[p] {
 			seen[p] = true
 			all = append(all, p)
 		}
