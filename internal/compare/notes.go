@@ -34,9 +34,12 @@ func (c *comparison) notePlaced(r *Result, i int) {
 	if t.Initial == 0 {
 		return
 	}
-	items, kept := 0, 0
+	items, kept, last := 0, 0, 0
+	if c.opt.Repack {
+		last = t.Kept()
+	}
 	for i, q := range t.Requests[:t.Initial] {
-		if c.opt.Repack && i < t.Kept() {
+		if i < last {
 			kept += int(q.Count)
 		} else {
 			items += int(q.Count)
