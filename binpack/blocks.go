@@ -38,6 +38,7 @@ func (x *Index) follow() {
 func (x *Index) build() {
 	s := x.s
 	x.moved, x.blocks, x.bounds, x.groups, x.planes = 0, x.blocks[:0], x.bounds[:0], x.groups[:0], x.planes[:0]
+	x.members, x.groupOf, x.last = x.members[:0], x.groupOf[:0], slices.Repeat([]int32{-1}, len(s.kinds))
 	x.at = slices.Grow(x.at[:0], len(s.kind))[:len(s.kind)]
 	for m := range x.at {
 		x.at[m] = spot{block: noBlock, version: s.version[m]}
@@ -82,12 +83,12 @@ func (x *Index) divide(kind int32, machines []int32) int32 {
 func (x *Index) newBlock(kind int32, machines []int32) int32 {
 	x.blocks, x.bounds = append(x.blocks, block{}), append(x.bounds, bounds{kind: kind})
 	b := int32(len(x.blocks) - 1)
-	switch group := b / groupSize; {
-	case int(group) == len(x.groups):
-		x.groups = append(x.groups, bounds{kind: kind})
-	case x.groups[group].kind != kind:
-		x.groups[group].kind = severalKinds
+	group := x.last[kind]
+	if group < 0 || len(x.members[group]) == groupSize {
+		group = int32(len(x.groups))
+		x.groups, x.members, x.last[kind] = append(x.groups, bounds{kind: kind}), append(x.members, nil), group
 	}
+	x.members[group], x.groupOf = append(x.members[group], b), append(x.groupOf, group)
 	x.fill(b, machines)
 	return b
 }
@@ -103,7 +104,7 @@ func (x *Index) fill(b int32, machines []int32) {
 
 // put enters a machine into a block.
 func (x *Index) put(b, at, m int32, shared float64) {
-	blk, bounds, group := &x.blocks[b], &x.bounds[b], &x.groups[b/groupSize]
+	blk, bounds, group := &x.blocks[b], &x.bounds[b], &x.groups[x.groupOf[b]]
 	blk.machines[at], blk.shared[at] = m, shared
 	bounds.shared, bounds.wide = max(bounds.shared, shared), true
 	group.shared, group.wide = max(group.shared, shared), true
@@ -144,18 +145,17 @@ func (x *Index) enclose(at int32) {
 			shared = v
 		}
 	}
-	bounds.shared, bounds.wide, x.groups[at/groupSize].wide = shared, false, true
+	bounds.shared, bounds.wide, x.groups[x.groupOf[at]].wide = shared, false, true
 }
 
 // encloseGroup computes the bounds of a group from those of its blocks.
 func (x *Index) encloseGroup(at int32) {
 	g := &x.groups[at]
-	blocks := x.bounds[at*groupSize : min(int(at+1)*groupSize, len(x.bounds))]
-	kind := g.kind
-	*g = blocks[0]
-	g.kind, g.wide = kind, false
-	for i := range blocks[1:] {
-		b := &blocks[1+i]
+	blocks := x.members[at]
+	*g = x.bounds[blocks[0]]
+	g.wide = false
+	for _, other := range blocks[1:] {
+		b := &x.bounds[other]
 		g.shared = max(g.shared, b.shared)
 		for d := range x.s.free {
 			g.least[d], g.most[d] = min(g.least[d], b.least[d]), max(g.most[d], b.most[d])
@@ -222,7 +222,7 @@ func (x *Index) remove(m int32) {
 	at := x.at[m]
 	b, bounds := &x.blocks[at.block], &x.bounds[at.block]
 	bounds.count--
-	bounds.wide, x.groups[at.block/groupSize].wide = true, true
+	bounds.wide, x.groups[x.groupOf[at.block]].wide = true, true
 	if last := bounds.count; last != at.at {
 		moved := b.machines[last]
 		b.machines[at.at], b.shared[at.at] = moved, b.shared[last]

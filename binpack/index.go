@@ -9,7 +9,7 @@ const (
 	// MaxIndexed is the number of dimensions up to which an Index serves.
 	MaxIndexed = 6
 	blockSize  = 48
-	groupSize  = 16 // blocks
+	groupSize  = 16 // blocks of a kind
 	// machinesOfKind is the number of machines for each kind from which blocks of one kind pay.
 	machinesOfKind = 16
 	// usedScale is the weight of a used share, beside the part that all items share, where machines are kept together.
@@ -57,14 +57,17 @@ type Index struct {
 	changes []Change
 	moved   int // machines since the blocks were made
 
-	blocks []block
-	bounds []bounds // of the blocks
-	groups []bounds // of groupSize blocks each
-	planes []plane
-	roots  []int32   // [kind] see plane.next
-	at     []spot    // [machine]
-	unused [][]int32 // [kind] by position
-	first  []int     // [kind] index in unused; those before have held an item or are not on offer
+	blocks  []block
+	bounds  []bounds  // of the blocks
+	groups  []bounds  // of up to groupSize blocks each
+	members [][]int32 // [group] its blocks
+	groupOf []int32   // [block]
+	last    []int32   // [kind] the group for the next block
+	planes  []plane
+	roots   []int32   // [kind] see plane.next
+	at      []spot    // [machine]
+	unused  [][]int32 // [kind] by position
+	first   []int     // [kind] index in unused; those before have held an item or are not on offer
 
 	open   []openBlock
 	raised []float64 // [block] see Raiser; nil = none
@@ -87,7 +90,7 @@ type block struct {
 
 // bounds are those of a block or of a group of blocks, or wider.
 type bounds struct {
-	kind, count int32 // severalKinds = of a group; count is that of a block
+	kind, count int32 // count is that of a block
 	wide        bool
 	shared      float64
 	least, most [MaxIndexed]float64 // of used
@@ -106,10 +109,7 @@ type spot struct {
 	version uint32 // that the block has
 }
 
-const (
-	noBlock      = -1
-	severalKinds = -1
-)
+const noBlock = -1
 
 type openBlock struct {
 	at    int32 // a block, or ^ a group
@@ -159,8 +159,7 @@ func (x *Index) Search(app int32, slack float64, buf []int32) (found []int32, kn
 			x.siftDown()
 		case at < 0:
 			x.pop()
-			first, end := x.blocksOf(^at)
-			for b := first; b < end; b++ {
+			for _, b := range x.members[^at] {
 				x.push(b)
 			}
 		case x.bounds[at].wide:
@@ -200,11 +199,6 @@ func (x *Index) openGroups(a *App) {
 	}
 }
 
-// blocksOf are those of a group: from first to before end.
-func (x *Index) blocksOf(group int32) (first, end int32) {
-	return group * groupSize, min((group+1)*groupSize, int32(len(x.bounds)))
-}
-
 // limit is the most that a score in a block, or ^ a group, can be; minus infinity without room.
 func (x *Index) limit(at int32) float64 {
 	if at >= 0 {
@@ -215,18 +209,18 @@ func (x *Index) limit(at int32) float64 {
 		return v
 	}
 	v := x.within(&x.groups[^at])
-	if x.raised != nil {
-		first, end := x.blocksOf(^at)
-		v += slices.Max(x.raised[first:end])
+	if x.raised != nil && v > math.Inf(-1) {
+		most := math.Inf(-1)
+		for _, b := range x.members[^at] {
+			most = max(most, x.raised[b])
+		}
+		v += most
 	}
 	return v
 }
 
 // within is the limit of bounds that are not raised.
 func (x *Index) within(b *bounds) float64 {
-	if b.kind == severalKinds {
-		return math.Inf(1)
-	}
 	if x.barred[b.kind] {
 		return math.Inf(-1)
 	}
