@@ -74,7 +74,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&b.pods, "pods", 3000, "pods to schedule")
 	rounds := flags.Int("rounds", 5, "rounds, each of which starts with the next profile")
 	sizes := flags.String("nodes", "1000", "sizes of clusters, separated by blanks")
+	only := flags.String("profiles", "", "profiles to measure, separated by blanks, without scheduler_perf and noise; empty: all")
 	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := b.choose(*only); err != nil {
 		return err
 	}
 	var err error
@@ -101,6 +105,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
+// choose selects the profiles to measure.
+func (b *bench) choose(names string) error {
+	if b.profiles = profiles; names == "" {
+		return nil
+	}
+	b.profiles, b.upstream = nil, ""
+	for name := range strings.FieldsSeq(names) {
+		i := slices.IndexFunc(profiles, func(p profile) bool { return p.name == name })
+		if i < 0 {
+			return fmt.Errorf("-profiles: unknown profile %q", name)
+		}
+		b.profiles = append(b.profiles, profiles[i])
+	}
+	return nil
+}
+
 // compare measures all profiles in turns.
 func (b *bench) compare(ctx context.Context, nodes, rounds int, progress io.Writer) (*results, error) {
 	store, err := b.prepare(ctx, nodes)
@@ -108,12 +128,14 @@ func (b *bench) compare(ctx context.Context, nodes, rounds int, progress io.Writ
 		return nil, err
 	}
 	var turns []turn
-	for _, p := range profiles {
+	for _, p := range b.profiles {
 		turns = append(turns, turn{p.name, p})
 	}
-	turns = slices.Insert(turns, 2, turn{again, profiles[0]})
+	if len(turns) == len(profiles) {
+		turns = slices.Insert(turns, 2, turn{again, profiles[0]})
+	}
 
-	r := &results{nodes: nodes, measured: make(map[string][]measurement), perf: make(map[string]perfResult)}
+	r := &results{nodes: nodes, rounds: rounds, profiles: b.profiles, measured: make(map[string][]measurement), perf: make(map[string]perfResult)}
 	for round := range rounds {
 		for i := range turns {
 			t := turns[(round+i)%len(turns)]
@@ -122,13 +144,13 @@ func (b *bench) compare(ctx context.Context, nodes, rounds int, progress io.Writ
 				return nil, fmt.Errorf("%s: %w", t.name, err)
 			}
 			r.measured[t.name] = append(r.measured[t.name], m)
-			fmt.Fprintf(progress, "%d nodes, round %d, %s: %.0f pods/CPU-s\n", nodes, round+1, t.name, m.podsPerCPUSecond)
+			fmt.Fprintf(progress, "%d nodes, round %d, %s: %.1f pods/CPU-s, %.0f µs a pod\n", nodes, round+1, t.name, m.podsPerCPUSecond, m.micros)
 		}
 	}
 	if b.upstream == "" {
 		return r, nil
 	}
-	for _, p := range profiles {
+	for _, p := range b.profiles {
 		if r.perf[p.name], err = b.perf(ctx, nodes, p); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}

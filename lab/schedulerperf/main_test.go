@@ -114,7 +114,7 @@ const histogram = `scheduler_framework_extension_point_duration_seconds_bucket{e
 
 func TestRead(t *testing.T) {
 	text := page // and the other extension points
-	for _, point := range []string{"PreFilter", "PreScore", "Score"} {
+	for _, point := range []string{"PreFilter", "PreScore", "Score", "Reserve"} {
 		i := strings.Index(page, histogram)
 		text += strings.ReplaceAll(page[i:], `"Filter"`, `"`+point+`"`)
 	}

@@ -40,6 +40,7 @@ type bench struct {
 	root      string // folder of the main module
 	templates templates
 	pods      int
+	profiles  []profile
 	work      string // folder for everything, removed at the end
 }
 
@@ -50,6 +51,7 @@ type measurement struct {
 	scored           float64 // nodes for each pod
 	nodes            int     // that the measured pods went to
 	latency          map[string]latency
+	micros           float64 // PreFilter, PreScore, Score and Reserve of a pod, mean
 }
 
 // latency of an extension point, all plugins together, in milliseconds.
@@ -284,7 +286,7 @@ func (b *bench) read(page []byte, p profile, m *measurement) error {
 	m.scored = scores[p.scorers[0]] / float64(b.pods)
 
 	m.latency = make(map[string]latency)
-	for _, point := range extensionPoints {
+	for _, point := range append(slices.Clip(extensionPoints), "Reserve") {
 		histogram, err := testutil.GetHistogramVecFromGatherer(all,
 			"scheduler_framework_extension_point_duration_seconds", map[string]string{"extension_point": point})
 		if err != nil {
@@ -292,6 +294,9 @@ func (b *bench) read(page []byte, p profile, m *measurement) error {
 		}
 		if count := histogram.GetAggregatedSampleCount(); count != uint64(b.pods) {
 			return fmt.Errorf("%s ran %d times for %d pods", point, count, b.pods)
+		}
+		if point != "Filter" {
+			m.micros += 1e6 * histogram.GetAggregatedSampleSum() / float64(b.pods)
 		}
 		m.latency[point] = latency{p50: 1000 * histogram.Quantile(.5), p99: 1000 * histogram.Quantile(.99)}
 	}

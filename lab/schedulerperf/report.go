@@ -10,6 +10,8 @@ import (
 // results are of one size of cluster, by profile and round.
 type results struct {
 	nodes    int
+	rounds   int
+	profiles []profile
 	measured map[string][]measurement
 	perf     map[string]perfResult
 }
@@ -38,14 +40,15 @@ const mostMilliseconds = .5
 func (r *results) print(w io.Writer, pods int) {
 	fmt.Fprintf(w, "\n### %d nodes\n\n", r.nodes)
 	fmt.Fprintf(w, "%d pods, one running pod on each node; the median of %d rounds (least … most).\n\n",
-		pods, len(r.measured[profiles[0].name]))
-	fmt.Fprintln(w, "| profile | pods/CPU-s | pods/s | nodes scored per pod | nodes the pods went to |")
-	fmt.Fprintln(w, "|---|---:|---:|---:|---:|")
-	for _, p := range profiles {
+		pods, r.rounds)
+	fmt.Fprintln(w, "| profile | pods/CPU-s | pods/s | µs a pod | nodes scored per pod | nodes the pods went to |")
+	fmt.Fprintln(w, "|---|---:|---:|---:|---:|---:|")
+	for _, p := range r.profiles {
 		all := r.measured[p.name]
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", p.title,
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", p.title,
 			spread("%.0f", each(all, func(m measurement) float64 { return m.podsPerCPUSecond })),
 			spread("%.0f", each(all, func(m measurement) float64 { return m.podsPerSecond })),
+			center("%.0f", each(all, func(m measurement) float64 { return m.micros })),
 			center("%.0f", each(all, func(m measurement) float64 { return m.scored })),
 			center("%.0f", each(all, func(m measurement) float64 { return float64(m.nodes) })))
 	}
@@ -54,11 +57,17 @@ func (r *results) print(w io.Writer, pods int) {
 	fmt.Fprintln(w, "|---|---:|---:|---|")
 	for _, q := range ratios {
 		values := r.ratio(q)
+		if len(values) == 0 {
+			continue
+		}
 		asked, met := "", ""
 		if q.atLeast > 0 {
 			asked, met = fmt.Sprintf("≥ %.2f", q.atLeast), yes(median(values) >= q.atLeast)
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", q.title, spread("%.3f", values), asked, met)
+	}
+	if len(r.measured["sigma"]) == 0 {
+		return
 	}
 	scoring := each(r.measured["sigma"], func(m measurement) float64 {
 		return m.latency["PreScore"].p50 + m.latency["Score"].p50
@@ -71,7 +80,7 @@ func (r *results) print(w io.Writer, pods int) {
 
 	fmt.Fprintln(w, "\nMilliseconds by the clock of all plugins at an extension point, p50 / p99, in the same runs:")
 	latencyHead(w, "")
-	for _, p := range profiles {
+	for _, p := range r.profiles {
 		fmt.Fprintf(w, "| %s |", p.title)
 		for _, point := range extensionPoints {
 			fmt.Fprintf(w, " %s / %s |",
@@ -85,7 +94,7 @@ func (r *results) print(w io.Writer, pods int) {
 	}
 	fmt.Fprintln(w, "\nThe same from upstream's scheduler_perf, one run each, without the running pods:")
 	latencyHead(w, " pods/s | attempt |")
-	for _, p := range profiles {
+	for _, p := range r.profiles {
 		perf := r.perf[p.name]
 		fmt.Fprintf(w, "| %s | %.0f | %.0f / %.0f |", p.title, perf.podsPerSecond, perf.attempt.p50, perf.attempt.p99)
 		for _, point := range extensionPoints {
@@ -102,8 +111,8 @@ func latencyHead(w io.Writer, columns string) {
 
 func (r *results) ratio(q ratio) []float64 {
 	over, base := r.measured[q.over], r.measured[q.base]
-	values := make([]float64, len(over))
-	for i := range over {
+	values := make([]float64, min(len(over), len(base)))
+	for i := range values {
 		values[i] = over[i].podsPerCPUSecond / base[i].podsPerCPUSecond
 	}
 	return values
