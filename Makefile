@@ -177,6 +177,10 @@ usage-prometheus: ## 28 days of 2,000 workloads from a real Prometheus of made-u
 savings-dumps: build lab ## `sigma savings` on five dumps that nobody tuned for, checked: writes docs/results/savings-dumps.md (15 CPU-minutes; SIGMA_CHECKER=FILE.py: by another checker too)
 	bin/sigma-lab records savings
 
+.PHONY: month-records
+month-records: build lab ## a month of clusters under whole stacks: writes docs/results/month.md (an hour of CPU; FLAGS='--clusters 4 --days 7')
+	bin/sigma-lab records month $(FLAGS)
+
 .PHONY: tune-records
 tune-records: ## what `sigma tune` saves on unseen clusters: writes docs/results/tune.md (40 CPU-minutes)
 	@hack/tune-records.sh

@@ -180,9 +180,7 @@ func (v *VPA) afterKills(i int, e Estimate) Estimate {
 
 // Observe adds the usage and the kills of an observation.
 func (v *VPA) Observe(o *mpa.Observation) {
-	alive := map[string]bool{}
 	for _, p := range o.Pods {
-		alive[p.Name] = true
 		follow := v.pods[p.Name]
 		first := follow == nil
 		if first {
@@ -200,13 +198,24 @@ func (v *VPA) Observe(o *mpa.Observation) {
 			}
 		}
 	}
+	if len(v.pods) > len(o.Pods) {
+		v.forget(o.Pods)
+	}
+	for i := range v.containers {
+		v.containers[i].needed.Add(o.Time, 0, v.cfg.PeakWindow) // forgets
+	}
+}
+
+// forget drops the pods that are not in a list.
+func (v *VPA) forget(pods []mpa.Pod) {
+	alive := map[string]bool{}
+	for i := range pods {
+		alive[pods[i].Name] = true
+	}
 	for name := range v.pods {
 		if !alive[name] {
 			delete(v.pods, name)
 		}
-	}
-	for i := range v.containers {
-		v.containers[i].needed.Add(o.Time, 0, v.cfg.PeakWindow) // forgets
 	}
 }
 

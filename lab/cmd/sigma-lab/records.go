@@ -17,6 +17,7 @@ import (
 	"github.com/sigma-scheduler/sigma/lab/records"
 	"github.com/sigma-scheduler/sigma/lab/records/autoscaler"
 	"github.com/sigma-scheduler/sigma/lab/records/aware"
+	"github.com/sigma-scheduler/sigma/lab/records/month"
 	"github.com/sigma-scheduler/sigma/lab/records/placement"
 	"github.com/sigma-scheduler/sigma/lab/records/savings"
 	"github.com/sigma-scheduler/sigma/lab/records/simcheck"
@@ -41,7 +42,7 @@ func recordsCommand(shell cli.Shell) *cobra.Command {
 	flags.StringVar(&p.sigma, "sigma", "bin/sigma", "command line that is measured")
 	flags.StringVar(&p.docs, "docs", "docs", "folder of the pages")
 	flags.StringVar(&p.out, "out", "out/records", "folder of traces, policies and every run")
-	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests(), p.usage(), p.batch(), p.savings(), p.tuneFloor())
+	cmd.AddCommand(p.placement(), p.autoscaler(), p.aware(), p.safety(), p.concurrency(), p.validate(), p.summary(), p.cpu(), p.manifests(), p.usage(), p.batch(), p.savings(), p.tuneFloor(), p.month())
 	return cmd
 }
 
@@ -278,6 +279,32 @@ func (p *program) savings() *cobra.Command {
 	cmd.Flags().IntVar(&cfg.Orders, "orders", 2, "orders of arrival whose placements are checked, of 20")
 	cmd.Flags().StringVar(&cfg.Checker, "checker", os.Getenv("SIGMA_CHECKER"), "another checker of placements, `FILE` of Python that takes a trace and a file of placements (default $SIGMA_CHECKER)")
 	cmd.Flags().BoolVar(&cfg.Page, "page", true, "write the page")
+	return cmd
+}
+
+func (p *program) month() *cobra.Command {
+	var cfg month.Config
+	printed := false
+	cmd := &cobra.Command{
+		Use: "month", Short: "Whole stacks on simulated clusters", Args: cobra.NoArgs,
+		RunE: p.run(func(cmd *cobra.Command, _ []string) (err error) {
+			if cfg.Clusters < 2 || cfg.Days < 1 || cfg.Days > 46 {
+				return fmt.Errorf("--clusters %d --days %d: want at least 2, and 1 to 46", cfg.Clusters, cfg.Days)
+			}
+			runner := p.runner()
+			if cfg.Version, err = runner.Version(cmd.Context()); err != nil {
+				return fmt.Errorf("%w: make build makes it", err)
+			}
+			if cfg.Log, cfg.Seconds = p.Err, cputime.Process; !printed {
+				cfg.Docs = p.docs
+			}
+			return month.Run(cmd.Context(), cfg)
+		}),
+	}
+	cmd.Flags().Uint64Var(&cfg.First, "first", 900_000, "first seed")
+	cmd.Flags().IntVar(&cfg.Clusters, "clusters", 20, "clusters of each kind")
+	cmd.Flags().IntVar(&cfg.Days, "days", 30, "days that are judged")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the tables and leave the documents as they are")
 	return cmd
 }
 

@@ -1,0 +1,283 @@
+package stack
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack/plan/defrag"
+)
+
+// EmptyNodes is a Rebalance with the goal EmptyNodes in mode Auto: it empties nodes by few moves, which the provisioner then
+// removes.
+type EmptyNodes struct {
+	Every       float64 // seconds between plans
+	Moves       float64 // of a plan, as a share of the pods
+	PerHour     int     // moves
+	MinReplicas int     // a workload with fewer pods stays
+	Takes       float64 // seconds until the replacement of a moved pod is ready and the next one moves
+	OfWorkload  float64 // largest share of a workload's pods in a plan, but at least one pod
+}
+
+// DefaultEmptyNodes has the defaults of a Rebalance.
+func DefaultEmptyNodes() *EmptyNodes {
+	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: 2, Takes: minute, OfWorkload: .1}
+}
+
+func (e *EmptyNodes) start(c *cluster) {
+	c.every(c.now+e.Every, e.Every, func() { e.plan(c) })
+}
+
+// plan finds moves as `sigma rebalance` does, and carries them out one after another. Pods of a workload of which one moved
+// within the last hour stay, and no node is emptied while pods wait.
+func (e *EmptyNodes) plan(c *cluster) {
+	most := min(int(e.Moves*float64(c.state.AliveTotal())), e.PerHour)
+	if most < 1 || len(c.waiting) > 0 {
+		return
+	}
+	recent := make([]bool, len(c.trace.Instance.Apps))
+	for item, at := range c.moved {
+		if c.now < at+hour {
+			recent[c.app[item]] = true
+		}
+	}
+	var items []int32
+	var list []defrag.Item
+	nodes := map[defrag.Position]*node{}
+	for _, n := range c.nodes {
+		if n.machine < 0 || n.cordoned || c.lacks(n) {
+			continue
+		}
+		line, index := c.state.Position(n.machine)
+		nodes[defrag.Position{Line: line, Index: index}] = n
+		for _, item := range n.pods {
+			app := c.app[item]
+			items = append(items, item)
+			list = append(list, defrag.Item{App: app, Line: line, Index: index, Fixed: recent[app] || c.state.Alive()[app] < int64(e.MinReplicas)})
+		}
+	}
+	planner, err := defrag.New(c.state.Instance(), list, defrag.Options{Seed: 1, Budget: float64(most), ByCost: true, AppShare: e.OfWorkload})
+	if err != nil {
+		c.err = err
+		return
+	}
+	planner.Rebalance(context.Background(), 0)
+	moves := planner.Moves()
+	left := map[*node]int{} // by the moves, less those that land
+	for _, m := range moves {
+		left[nodes[m.From]]++
+		left[nodes[m.To]]--
+	}
+	var emptied []*node
+	for _, n := range c.nodes {
+		if n.machine >= 0 && left[n] == len(n.pods) {
+			n.cordoned = true
+			emptied = append(emptied, n)
+		}
+	}
+	for i, m := range moves {
+		from, to, item := nodes[m.From], nodes[m.To], items[m.Item]
+		c.at(c.now+float64(i)*e.Takes, func() { c.move(item, from, to) })
+	}
+	ends := c.now + float64(len(moves))*e.Takes
+	c.at(ends, func() {
+		for _, n := range emptied {
+			if len(n.pods) > 0 { // it was given up
+				c.uncordon(n)
+			}
+		}
+	})
+	c.at(ends+hour, func() {
+		for _, n := range emptied {
+			c.uncordon(n)
+		}
+	})
+}
+
+// uncordon opens a node that no provisioner removes.
+func (c *cluster) uncordon(n *node) {
+	if n.cordoned && !n.removing && !n.gone {
+		n.cordoned, c.freed = false, true
+	}
+}
+
+// lacks reports whether the pods of a node request more than it has.
+func (c *cluster) lacks(n *node) bool {
+	for d := range c.trace.Instance.Dimensions {
+		if c.state.Free(d)[n.machine] < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// move moves a pod to a node, if both are as planned.
+func (c *cluster) move(item int32, from, to *node) {
+	if c.on[item] != from || to.machine < 0 || to.cordoned || !c.state.Fits(c.app[item], to.machine) {
+		c.uncordon(from)
+		return
+	}
+	c.count(item, Rebalancing)
+	c.take(item)
+	c.state.Arrive(c.app[item], 1)
+	c.put(item, to, to.machine)
+}
+
+// Fit is a Rebalance with the goal Fit in mode Auto: nodes whose pods request more than they have give pods away.
+type Fit struct {
+	Moves      float64 // a day, as a share of the pods
+	OfWorkload float64 // of them, the largest share of a workload's pods, but at least one pod
+}
+
+// DefaultFit has the defaults of a Rebalance.
+func DefaultFit() *Fit { return &Fit{Moves: .01, OfWorkload: .1} }
+
+func (f *Fit) start(c *cluster) {
+	c.every(day*math.Ceil(c.now/day)+minute, day, func() {
+		c.makeFit(Fitting, int(f.Moves*float64(c.state.AliveTotal())), f)
+	})
+}
+
+// makeFit evicts pods of nodes that lack room for the requests of their pods: without limits f where no other node takes
+// them, too.
+func (c *cluster) makeFit(cause Cause, most int, f *Fit) {
+	stuck := map[*node]bool{}
+	movedOf := map[int32]int{} // by app
+	for most > 0 {
+		n, d, excess := c.overfull(stuck)
+		if n == nil {
+			return
+		}
+		sizes := make([]float64, len(n.pods))
+		for i, item := range n.pods {
+			sizes[i] = float64(c.demand(item)[d])
+		}
+		item := int32(-1)
+		for _, i := range defrag.LeaveOrder(sizes, float64(excess)) {
+			app := c.app[n.pods[i]]
+			may := f == nil || movedOf[app] < max(1, int(f.OfWorkload*float64(c.state.Alive()[app]))) && c.firstTwin(app) >= 0
+			if sizes[i] > 0 && may {
+				item = n.pods[i]
+				break
+			}
+		}
+		if item < 0 {
+			stuck[n] = true
+			continue
+		}
+		movedOf[c.app[item]]++
+		most--
+		c.evict(item, cause)
+	}
+}
+
+// Relief is a Rebalance with the goal Relief in mode Auto: a node that has had more cpu or memory in use than it has for a
+// time gives one pod away.
+type Relief struct {
+	After float64 // seconds
+	Moves float64 // a day, as a share of the pods
+}
+
+// DefaultRelief has the defaults of a Rebalance.
+func DefaultRelief() *Relief { return &Relief{After: 600, Moves: .01} }
+
+func (r *Relief) start(c *cluster) {
+	left := 0
+	c.every(day*math.Floor(c.now/day), day, func() { left = int(math.Ceil(r.Moves * float64(c.state.AliveTotal()))) })
+	if c.use == nil {
+		return
+	}
+	c.every(c.now+c.use.step, c.use.step, func() {
+		for _, n := range slices.Clone(c.nodes) {
+			if since, over := c.use.overfull[n]; over && left > 0 && len(n.pods) > 1 && c.now >= since+r.After && c.relieve(n) {
+				left--
+				c.use.overfull[n] = c.now
+			}
+		}
+	})
+}
+
+// relieve evicts one pod of a node: the smallest by use that is no less than the excess, else the largest, that another
+// node takes.
+func (c *cluster) relieve(n *node) bool {
+	u := c.use
+	worst, excess := 0, 0.
+	for of, d := range []int{u.cpu, u.memory} {
+		load := 0.
+		for _, item := range n.pods {
+			load += u.sample(of, item)
+		}
+		capacity := u.amount(d, c.state.Kinds()[n.kind].Capacity)
+		if load/capacity-1 > excess {
+			worst, excess = of, load/capacity-1
+		}
+	}
+	capacity := u.amount([]int{u.cpu, u.memory}[worst], c.state.Kinds()[n.kind].Capacity)
+	sizes := make([]float64, len(n.pods))
+	for i, item := range n.pods {
+		sizes[i] = u.sample(worst, item)
+	}
+	for _, i := range defrag.LeaveOrder(sizes, excess*capacity) {
+		if sizes[i] > 0 && c.firstTwin(c.app[n.pods[i]]) >= 0 {
+			n.cordoned = true // the pod lands elsewhere
+			c.evict(n.pods[i], Relieving)
+			n.cordoned = n.removing
+			return true
+		}
+	}
+	return false
+}
+
+// HighNodeUtilization is the descheduler's strategy: nodes below all thresholds give their pods away, so that a
+// scheduler with MostAllocated packs them (sigs.k8s.io/descheduler).
+type HighNodeUtilization struct {
+	Every     float64 // seconds
+	Threshold float64 // share of requests below which a node counts as underutilized
+}
+
+// DefaultHighNodeUtilization has the thresholds of the descheduler's own example and its interval.
+func DefaultHighNodeUtilization() *HighNodeUtilization {
+	return &HighNodeUtilization{Every: 300, Threshold: .2}
+}
+
+func (h *HighNodeUtilization) start(c *cluster) {
+	c.every(c.now+h.Every, h.Every, func() { h.run(c) })
+}
+
+func (h *HighNodeUtilization) run(c *cluster) {
+	var under []*node
+	for _, n := range c.nodes {
+		if n.ready && !n.cordoned && n.machine >= 0 && c.requested(n) < h.Threshold {
+			under = append(under, n)
+		}
+	}
+	if len(under) == len(c.nodes) {
+		return
+	}
+	for _, n := range under {
+		n.aside = true
+	}
+	for _, n := range under {
+		for _, item := range slices.Clone(n.pods) {
+			if c.on[item] == n && c.firstTwin(c.app[item]) >= 0 {
+				c.evict(item, Descheduling)
+			}
+		}
+	}
+	for _, n := range under {
+		n.aside = false
+	}
+}
+
+// requested is the largest share of a node's capacity that its pods request.
+func (c *cluster) requested(n *node) (share float64) {
+	if n.machine < 0 {
+		return 0
+	}
+	for d, has := range c.state.Capacity(n.machine) {
+		if has > 0 {
+			share = max(share, float64(has-c.state.Free(d)[n.machine])/float64(has))
+		}
+	}
+	return share
+}

@@ -1,0 +1,87 @@
+package stack
+
+import "slices"
+
+// A node exists from its launch to its removal.
+type node struct {
+	number   int // in the order of launch
+	kind     int32
+	launched float64
+	ready    bool
+	cordoned bool
+	removing bool // its provisioner drains it
+	gone     bool
+	aside    bool // it counts as gone while a removal is simulated
+	// machine is that of the node in the state, and twin in the state of plans; -1 while it has no pod.
+	machine, twin int32
+	since         float64 // of the time without pods
+	unneeded      float64 // since then the autoscaler would remove it; negative = it would not
+	pods          []int32 // items, in the order of arrival
+}
+
+// count counts an eviction.
+func (c *cluster) count(item int32, cause Cause) {
+	if c.now >= c.cfg.From {
+		c.out.Evicted[cause]++
+	}
+	c.moved[item] = c.now
+}
+
+// launch launches a node.
+func (c *cluster) launch(kind int32) *node {
+	c.launches++
+	n := &node{number: c.launches, kind: kind, launched: c.now, machine: -1, twin: -1, unneeded: -1}
+	c.nodes = append(c.nodes, n)
+	if c.now >= c.cfg.From {
+		c.out.Launched++
+	}
+	c.at(c.now+c.cfg.Boot, func() { n.ready, n.since, c.freed = true, c.now, true })
+	return n
+}
+
+// drain evicts all pods of a node, and removes it.
+func (c *cluster) drain(n *node, cause Cause) {
+	n.cordoned, n.removing = true, true
+	for _, item := range slices.Clone(n.pods) {
+		c.evict(item, cause)
+	}
+	c.drained(n)
+}
+
+// drained removes a node that its provisioner drains once it has no pod.
+func (c *cluster) drained(n *node) {
+	if n.removing && len(n.pods) == 0 {
+		c.remove(n)
+	}
+}
+
+// remove ends a node, and its cost.
+func (c *cluster) remove(n *node) {
+	if n.gone {
+		return
+	}
+	n.gone = true
+	c.charge(n)
+	c.nodes = slices.Delete(c.nodes, slices.Index(c.nodes, n), slices.Index(c.nodes, n)+1)
+}
+
+func (c *cluster) charge(n *node) {
+	hours := c.judged(n.launched, c.now) / hour
+	c.out.NodeHours += hours
+	c.out.Cost += hours * c.state.Kinds()[n.kind].Cost
+}
+
+// lose takes nodes away with their pods, which wait.
+func (c *cluster) lose(l Loss) {
+	all := slices.Clone(c.nodes)
+	for i, n := range all {
+		if !l.Lost(i, len(all)) {
+			continue
+		}
+		n.cordoned, n.removing = true, true
+		for _, item := range slices.Clone(n.pods) {
+			c.evict(item, Lost)
+		}
+		c.drained(n)
+	}
+}

@@ -1,0 +1,241 @@
+package stack
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sigma-scheduler/sigma/benchdata/generate"
+	"github.com/sigma-scheduler/sigma/binpack"
+	"github.com/sigma-scheduler/sigma/binpack/policy"
+	"github.com/sigma-scheduler/sigma/binpack/rule"
+	"github.com/sigma-scheduler/sigma/cerebro/trace"
+)
+
+// pods is a trace of pods on nodes of some cores: arrivals of count pods with a demand of thousandths of a core at a
+// time, and the time at which they leave, 0 = never.
+type pods struct {
+	count, cpu int
+	at, leaves float64
+	limit      int32
+}
+
+func onNodes(t *testing.T, cores []int64, list ...pods) *trace.Trace {
+	t.Helper()
+	inst := &binpack.Instance{Fleet: binpack.Open, Dimensions: []binpack.Dimension{{Name: "cpu", Unit: "m", One: 1000}}}
+	for i, c := range cores {
+		inst.Types = append(inst.Types, string(rune('a'+i)))
+		inst.Machines = append(inst.Machines, binpack.MachineLine{Name: inst.Types[i], Type: int32(i), Count: binpack.Unlimited, Cost: float64(c), Capacity: []int64{1000 * c}})
+	}
+	tr := &trace.Trace{Name: "t", Instance: inst, MeasureFrom: math.NaN()}
+	var deletes []trace.Event
+	for i, p := range list {
+		name := string(rune('A' + i))
+		inst.Groups = append(inst.Groups, binpack.Group{Name: name, Limit: p.limit})
+		inst.Apps = append(inst.Apps, binpack.App{Name: name, Group: int32(i), Demand: []int64{int64(p.cpu)}, Expected: -1, Lifetime: -1})
+		tr.Requests = append(tr.Requests, trace.Request{Name: name, App: int32(i), Count: int32(p.count)})
+		tr.Events = append(tr.Events, trace.Event{Time: p.at, Kind: trace.Create, Request: int32(i), Count: int32(p.count)})
+		if p.leaves > 0 {
+			deletes = append(deletes, trace.Event{Time: p.leaves, Kind: trace.Delete, Request: int32(i), Count: int32(p.count)})
+		}
+	}
+	tr.Events = append(tr.Events, deletes...)
+	slices.SortStableFunc(tr.Events, func(a, b trace.Event) int { return cmp.Compare(a.Time, b.Time) })
+	return tr
+}
+
+func packs(p Provisioner, movers ...Mover) Config {
+	return Config{Policy: rule.MostAllocated{}, Provisioner: p, Movers: movers, Boot: 100, Begin: 0, From: 0, Until: 4 * hour}
+}
+
+func run(t *testing.T, tr *trace.Trace, cfg Config) Result {
+	t.Helper()
+	r, err := Run(tr, cfg)
+	require.NoError(t, err)
+	again, err := Run(tr, cfg)
+	require.NoError(t, err)
+	require.Equal(t, r, again, "the same arguments give the same result")
+	return r
+}
+
+func TestNodesCostFromLaunchToRemoval(t *testing.T) {
+	// Four pods of a core fill a node of 4; it is launched after the second in which pods are collected, and goes with them.
+	r := run(t, onNodes(t, []int64{4}, pods{count: 4, cpu: 1000, at: 10, leaves: 3610}), packs(DefaultKarpenter()))
+	assert.Equal(t, 1, r.Launched)
+	assert.InDelta(t, 3600+karpenterRetry/2, r.NodeHours*hour, karpenterRetry/2+2, "removed at the next look after the last pod")
+	assert.InDelta(t, 4*r.NodeHours, r.Cost, 1e-9)
+	assert.InDelta(t, 4*101./minute, r.WaitMinutes, 1e-9, "a second and the time to boot")
+	assert.Zero(t, r.Moved())
+}
+
+func TestKarpenterBuysTheCheapestThatHolds(t *testing.T) {
+	// Six cores: on a node of 8, not on two of 4 that cost as much; five: on one of 8, as its claim holds all.
+	r := run(t, onNodes(t, []int64{4, 8, 16}, pods{count: 6, cpu: 1000, at: 10}), packs(DefaultKarpenter()))
+	assert.Equal(t, 1, r.Launched)
+	assert.InDelta(t, 8, r.Cost/r.NodeHours, 1e-9)
+	// One pod a node: as many nodes as pods, each of the cheapest type.
+	r = run(t, onNodes(t, []int64{4, 8}, pods{count: 3, cpu: 1000, at: 10, limit: 1}), packs(DefaultKarpenter()))
+	assert.Equal(t, 3, r.Launched)
+	assert.InDelta(t, 4, r.Cost/r.NodeHours, 1e-9)
+	// Larger than any node: no node is launched, and the pod waits.
+	r = run(t, onNodes(t, []int64{4, 8}, pods{count: 1, cpu: 9000, at: 10}), packs(DefaultKarpenter()))
+	assert.Zero(t, r.Launched)
+	assert.Equal(t, 1, r.Unplaced)
+}
+
+func TestKarpenterConsolidates(t *testing.T) {
+	// After the first pods leave, four nodes have one pod of a core each: three go, in one round or several.
+	list := []pods{{count: 4, cpu: 3000, at: 10, leaves: hour}, {count: 4, cpu: 1000, at: 200}}
+	r := run(t, onNodes(t, []int64{4}, list...), packs(DefaultKarpenter()))
+	assert.Equal(t, 3, r.Evicted[Consolidation])
+	assert.Less(t, r.NodeHours, 4+3+.5, "four nodes for an hour, then one")
+	// WhenEmpty moves nothing.
+	empty := DefaultKarpenter()
+	empty.Underutilized = false
+	r = run(t, onNodes(t, []int64{4}, list...), packs(empty))
+	assert.Zero(t, r.Moved())
+	assert.InDelta(t, 16, r.NodeHours, .5)
+	// A node is replaced by a cheaper one that holds its pods.
+	r = run(t, onNodes(t, []int64{2, 16}, pods{count: 1, cpu: 14000, at: 10, leaves: hour}, pods{count: 1, cpu: 1000, at: 10}), packs(DefaultKarpenter()))
+	assert.Equal(t, 2, r.Launched)
+	assert.Equal(t, 1, r.Evicted[Consolidation])
+	assert.Less(t, r.Cost, 16*1.2+3*2.)
+}
+
+func TestAutoscalerRemovesUnneededNodes(t *testing.T) {
+	// Each of two nodes of 4 cores has 1 core requested after the first pods leave: below one half. One goes after ten minutes.
+	list := []pods{{count: 2, cpu: 3000, at: 10, leaves: hour}, {count: 2, cpu: 1000, at: 200}}
+	r := run(t, onNodes(t, []int64{4}, list...), packs(DefaultAutoscaler()))
+	assert.Equal(t, 1, r.Evicted[Consolidation])
+	assert.InDelta(t, 4+1+1./6, r.NodeHours, .1)
+	// With 2 of 4 cores, one half, both stay.
+	list = []pods{{count: 2, cpu: 2000, at: 10, leaves: hour, limit: 1}, {count: 1, cpu: 2000, at: 200}, {count: 1, cpu: 2000, at: 300}}
+	r = run(t, onNodes(t, []int64{4}, list...), packs(DefaultAutoscaler()))
+	assert.Zero(t, r.Moved())
+	assert.InDelta(t, 8, r.NodeHours, .1)
+}
+
+func TestAutoscalerWastesLeast(t *testing.T) {
+	// Four pods of 3 cores fill a node of 12, and three quarters of four nodes of 4.
+	r := run(t, onNodes(t, []int64{4, 12}, pods{count: 4, cpu: 3000, at: 10}), packs(DefaultAutoscaler()))
+	assert.Equal(t, 1, r.Launched)
+	assert.InDelta(t, 12, r.Cost/r.NodeHours, 1e-9)
+}
+
+func TestDeschedulerEmptiesNodesBelowTheThreshold(t *testing.T) {
+	list := []pods{{count: 2, cpu: 9000, at: 10, leaves: hour}, {count: 2, cpu: 1000, at: 200}, {count: 1, cpu: 6000, at: 300}}
+	none := DefaultKarpenter()
+	none.Underutilized = false
+	before := run(t, onNodes(t, []int64{10}, list...), packs(none))
+	r := run(t, onNodes(t, []int64{10}, list...), packs(none, DefaultHighNodeUtilization()))
+	assert.Positive(t, r.Evicted[Descheduling])
+	assert.Less(t, r.NodeHours, before.NodeHours)
+}
+
+func TestEmptyNodesMovesAFewPods(t *testing.T) {
+	list := []pods{{count: 4, cpu: 3000, at: 10, leaves: hour}, {count: 4, cpu: 1000, at: 200}}
+	empty := DefaultKarpenter()
+	empty.Underutilized = false
+	e := DefaultEmptyNodes()
+	e.Moves, e.OfWorkload = 1, 1
+	r := run(t, onNodes(t, []int64{4}, list...), packs(empty, e))
+	assert.Equal(t, 3, r.Evicted[Rebalancing])
+	assert.InDelta(t, 4+3, r.NodeHours, .3, "one node after the first hour")
+	assert.InDelta(t, 4*101./minute, r.WaitMinutes, 1e-9, "its places are reserved")
+}
+
+func TestLostNodesAreReplaced(t *testing.T) {
+	cfg := packs(DefaultKarpenter())
+	cfg.Losses = []Loss{{At: hour, Lost: func(node, _ int) bool { return node == 0 }}}
+	r := run(t, onNodes(t, []int64{4}, pods{count: 8, cpu: 1000, at: 10}), cfg)
+	assert.Equal(t, 3, r.Launched)
+	assert.Equal(t, 4, r.Evicted[Lost])
+	assert.InDelta(t, (8+4)*101./minute, r.WaitMinutes, 1e-9)
+}
+
+// A generated cluster under each stack: no pod is lost, and nodes cost at least the volume.
+func TestGeneratedCluster(t *testing.T) {
+	for _, fleet := range []string{"one", "open"} {
+		tr, err := generate.Generate("kubernetes", 3, map[string]string{"nodes": "12", "fleet": fleet, "usage": "1", "days": "3"})
+		require.NoError(t, err)
+		use, err := tr.Usage()
+		require.NoError(t, err)
+		p, err := policy.ShippedAt(binpack.K0).Policy()
+		require.NoError(t, err)
+		sizes, err := NewByUse(tr, use)
+		require.NoError(t, err)
+		for _, cfg := range []Config{
+			{Policy: rule.LeastAllocated{}, Provisioner: DefaultAutoscaler()},
+			{Policy: rule.MostAllocated{}, Provisioner: DefaultKarpenter(), Movers: []Mover{DefaultHighNodeUtilization()}},
+			{Policy: p, Provisioner: DefaultKarpenter(), Sizer: sizes, Movers: []Mover{DefaultEmptyNodes(), DefaultFit(), DefaultRelief()}},
+		} {
+			cfg.Usage, cfg.Boot, cfg.Begin, cfg.From, cfg.Until = use, 90, 0, day, 3*day
+			c, err := newCluster(tr, &cfg)
+			require.NoError(t, err)
+			c.run()
+			require.NoError(t, c.err)
+			checkCluster(t, c)
+			assert.GreaterOrEqual(t, c.out.PodHours, 1.)
+		}
+	}
+}
+
+// checkCluster compares the two states and the lists of pods, item by item.
+func checkCluster(t *testing.T, c *cluster) {
+	t.Helper()
+	placed := 0
+	for _, n := range c.nodes {
+		require.Equal(t, len(n.pods) > 0, n.machine >= 0)
+		if n.machine < 0 {
+			continue
+		}
+		require.Equal(t, int32(len(n.pods)), c.state.Items(n.machine))
+		for d := range c.trace.Instance.Dimensions {
+			sum := int64(0)
+			for _, item := range n.pods {
+				sum += c.demand(item)[d]
+			}
+			require.Equal(t, c.state.Capacity(n.machine)[d]-sum, c.state.Free(d)[n.machine])
+			require.Equal(t, c.state.Free(d)[n.machine], c.plans.Free(d)[n.twin], "simulated removals leave no trace")
+		}
+		for _, item := range n.pods {
+			require.Same(t, n, c.on[item])
+		}
+		placed += len(n.pods)
+	}
+	living := int32(0)
+	for q, left := range c.left {
+		created := q < c.trace.Initial
+		for _, e := range c.trace.Events {
+			created = created || int(e.Request) == q && e.Kind == trace.Create && e.Time < c.cfg.Until
+		}
+		if created {
+			living += left
+		}
+	}
+	require.Equal(t, int(living), placed+len(c.waiting), "each pod has a node or waits")
+}
+
+func TestRefusals(t *testing.T) {
+	good := onNodes(t, []int64{4}, pods{count: 1, cpu: 1000, at: 10})
+	for name, change := range map[string]func(*binpack.Instance, *Config){
+		"open fleet":    func(i *binpack.Instance, _ *Config) { i.Fleet = binpack.Fixed },
+		"policy":        func(_ *binpack.Instance, c *Config) { c.Policy = nil },
+		"in this order": func(_ *binpack.Instance, c *Config) { c.Until = c.From },
+		"by zone":       func(i *binpack.Instance, _ *Config) { i.ZoneRules = []binpack.Rule{{}} },
+		"devices":       func(i *binpack.Instance, _ *Config) { i.Dimensions[0].Device = true },
+		"number":        func(i *binpack.Instance, _ *Config) { i.Machines[0].Count = 3 },
+	} {
+		inst, tr, cfg := *good.Instance, *good, packs(DefaultKarpenter())
+		inst.Dimensions = append([]binpack.Dimension(nil), inst.Dimensions...)
+		inst.Machines = append([]binpack.MachineLine(nil), inst.Machines...)
+		tr.Instance = &inst
+		change(&inst, &cfg)
+		_, err := Run(&tr, cfg)
+		require.ErrorContains(t, err, name)
+	}
+}
