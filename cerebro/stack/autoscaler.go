@@ -54,12 +54,8 @@ func (a *autoscaler) pendingPods() {
 // expander least-waste.
 func (a *autoscaler) scaleUp() {
 	c := a.c
-	var booting []*claim
-	for _, n := range c.nodes {
-		if !n.ready && !n.cordoned {
-			booting = append(booting, c.newClaim([]int32{n.kind}))
-		}
-	}
+	defer c.undo()
+	booting := c.booting()
 	var items []int32
 	for _, w := range c.waiting {
 		items = append(items, w.item)
@@ -68,6 +64,7 @@ func (a *autoscaler) scaleUp() {
 	items = slices.DeleteFunc(items, func(item int32) bool {
 		return slices.ContainsFunc(booting, func(cl *claim) bool { return c.add(cl, item) })
 	})
+	before := len(c.booked)
 	var best []*claim
 	placed, waste := 0, math.Inf(1)
 	for kind := range int32(len(c.state.Kinds())) {
@@ -81,6 +78,7 @@ func (a *autoscaler) scaleUp() {
 				n++
 			}
 		}
+		c.undoTo(before) // the next group has the same pods
 		if w := a.waste(claims, kind); n > 0 && w < waste {
 			best, placed, waste = claims, n, w
 		}

@@ -9,24 +9,38 @@ import (
 
 // A claim is a node that does not exist yet, or boots, with the pods planned for it.
 type claim struct {
-	kinds  []int32 // node types that hold all of its pods
+	kinds  []int32 // node types of one zone that hold all of its pods
 	demand []int64
-	held   map[int32]int32 // pods by group
 	pods   []int32
+	// twin is a machine of plans, of type kind, on which the pods are booked while a plan is made; -1 = there are none yet.
+	twin, kind int32
 }
 
 // newClaim is a node of one of some kinds.
 func (c *cluster) newClaim(kinds []int32) *claim {
-	return &claim{kinds: kinds, demand: make([]int64, len(c.trace.Instance.Dimensions)), held: map[int32]int32{}}
+	return &claim{kinds: kinds, demand: make([]int64, len(c.trace.Instance.Dimensions)), twin: -1}
 }
 
-// allKinds are all node types.
-func (c *cluster) allKinds() []int32 {
-	kinds := make([]int32, len(c.state.Kinds()))
-	for k := range kinds {
-		kinds[k] = int32(k)
+// claimFor plans a pod on a new node: in the zone with the fewest nodes among those that take it; nil = none does.
+func (c *cluster) claimFor(item int32, claims []*claim) *claim {
+	nodes := make([]int, len(c.zones))
+	for _, n := range c.nodes {
+		nodes[c.zoneOf[n.kind]]++
 	}
-	return kinds
+	for _, cl := range claims {
+		nodes[c.zoneOf[cl.kinds[0]]]++
+	}
+	order := make([]int, len(c.zones))
+	for z := range order {
+		order[z] = z
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(nodes[a], nodes[b]) })
+	for _, z := range order {
+		if cl := c.newClaim(c.zones[z]); c.add(cl, item) {
+			return cl
+		}
+	}
+	return nil
 }
 
 // cheaper reports whether some node type costs less than a price.
@@ -37,25 +51,6 @@ func (c *cluster) cheaper(price float64) bool {
 // add plans a pod on a claim, if a node type holds it beside the others.
 func (c *cluster) add(cl *claim, item int32) bool {
 	app := &c.state.Instance().Apps[c.app[item]]
-	group := &c.state.Instance().Groups[app.Group]
-	most := group.Limit
-	if c.plans.Spread(app.Group) < group.SpreadMin {
-		most = 1
-	}
-	if most > 0 && cl.held[app.Group] >= most {
-		return false
-	}
-	for _, r := range c.rules[app.Group] {
-		count := func(g int32) (n int32) {
-			if n = cl.held[g]; g == app.Group {
-				n++
-			}
-			return n
-		}
-		if count(r.A) > 0 && count(r.B) > r.Max {
-			return false
-		}
-	}
 	var kinds []int32
 	for _, k := range cl.kinds {
 		kind := &c.state.Kinds()[k]
@@ -66,13 +61,86 @@ func (c *cluster) add(cl *claim, item int32) bool {
 	if len(kinds) == 0 {
 		return false
 	}
+	if cl.twin < 0 || !slices.Contains(kinds, cl.kind) {
+		c.rebook(cl, kinds[0])
+	}
+	if at := c.twinOf(cl); !c.plans.Fits(c.app[item], at) {
+		return false
+	} else if cl.twin < 0 {
+		cl.twin = at
+	}
+	c.book(item, cl.twin)
 	cl.kinds = kinds
 	for d, need := range app.Demand {
 		cl.demand[d] += need
 	}
-	cl.held[app.Group]++
 	cl.pods = append(cl.pods, item)
 	return true
+}
+
+// twinOf is the machine of plans that a claim's next pod is booked on.
+func (c *cluster) twinOf(cl *claim) int32 {
+	if cl.twin >= 0 {
+		return cl.twin
+	}
+	return offered(c.plans, cl.kind)
+}
+
+// rebook books the pods of a claim on a machine of another type.
+func (c *cluster) rebook(cl *claim, kind int32) {
+	from := cl.twin
+	cl.kind, cl.twin = kind, -1
+	if from < 0 {
+		return
+	}
+	for _, item := range cl.pods {
+		c.unbook(item, from)
+	}
+	cl.twin = offered(c.plans, kind)
+	for _, item := range cl.pods {
+		c.book(item, cl.twin)
+	}
+}
+
+// A booking is a change of plans that is undone when a plan is made.
+type booking struct {
+	app, at int32
+	added   bool
+}
+
+func (c *cluster) book(item, at int32) {
+	c.plans.Book(c.app[item], at)
+	c.booked = append(c.booked, booking{c.app[item], at, true})
+}
+
+func (c *cluster) unbook(item, at int32) {
+	c.plans.Remove(c.app[item], at, nil)
+	c.booked = append(c.booked, booking{c.app[item], at, false})
+}
+
+// undo takes all bookings back.
+func (c *cluster) undo() { c.undoTo(0) }
+
+// undoTo takes all bookings but the first ones back.
+func (c *cluster) undoTo(first int) {
+	for _, b := range slices.Backward(c.booked[first:]) {
+		if b.added {
+			c.plans.Remove(b.app, b.at, nil)
+		} else {
+			c.plans.Book(b.app, b.at)
+		}
+	}
+	c.booked = c.booked[:first]
+}
+
+// booting are the nodes that boot, as claims.
+func (c *cluster) booting() (claims []*claim) {
+	for _, n := range c.nodes {
+		if !n.ready && !n.cordoned {
+			claims = append(claims, c.newClaim([]int32{n.kind}))
+		}
+	}
+	return claims
 }
 
 func dimensions(amounts []int64) []int {
@@ -100,18 +168,7 @@ func (c *cluster) bySize(items []int32) {
 	slices.SortStableFunc(items, func(a, b int32) int { return slices.Compare(c.demand(b), c.demand(a)) })
 }
 
-// A removal is a simulated removal of nodes.
-type removal struct {
-	claims []*claim
-	undo   []booking
-}
-
-type booking struct {
-	app, at int32
-	added   bool
-}
-
-// simulate finds places for the pods of nodes that go away: nodes in use that take pods, in the order of launch, then at
+// simulate finds places for the pods of nodes that are removed: nodes in use that take pods, in the order of launch, then at
 // most a number of new nodes. ok is false if some pod has no place. Nothing changes.
 func (c *cluster) simulate(gone []*node, most int) (claims []*claim, ok bool) {
 	var items []int32
@@ -119,15 +176,8 @@ func (c *cluster) simulate(gone []*node, most int) (claims []*claim, ok bool) {
 		n.aside = true
 		items = append(items, n.pods...)
 	}
-	var r removal
 	defer func() {
-		for _, b := range slices.Backward(r.undo) {
-			if b.added {
-				c.plans.Remove(b.app, b.at, nil)
-			} else {
-				c.plans.Book(b.app, b.at)
-			}
-		}
+		c.undo()
 		for _, n := range gone {
 			n.aside = false
 		}
@@ -137,28 +187,26 @@ func (c *cluster) simulate(gone []*node, most int) (claims []*claim, ok bool) {
 	}
 	c.bySize(items)
 	for _, item := range items {
-		r.undo = append(r.undo, booking{c.app[item], c.on[item].twin, false})
-		c.plans.Remove(c.app[item], c.on[item].twin, nil)
+		c.unbook(item, c.on[item].twin)
 	}
 	for _, item := range items {
 		if at := c.firstTwin(c.app[item]); at >= 0 {
-			c.plans.Book(c.app[item], at)
-			r.undo = append(r.undo, booking{c.app[item], at, true})
+			c.book(item, at)
 			continue
 		}
-		if slices.ContainsFunc(r.claims, func(cl *claim) bool { return c.add(cl, item) }) {
+		if slices.ContainsFunc(claims, func(cl *claim) bool { return c.add(cl, item) }) {
 			continue
 		}
-		if len(r.claims) == most {
+		if len(claims) == most {
 			return nil, false
 		}
-		cl := c.newClaim(c.allKinds())
-		if !c.add(cl, item) {
+		cl := c.claimFor(item, claims)
+		if cl == nil {
 			return nil, false
 		}
-		r.claims = append(r.claims, cl)
+		claims = append(claims, cl)
 	}
-	return r.claims, true
+	return claims, true
 }
 
 // volumeFits reports whether the demand on nodes that are removed is at most the free amount of the others and of some new nodes.

@@ -39,10 +39,12 @@ type cluster struct {
 	freed        bool // there may be room for waiting pods since they were tried
 	candidates   []int32
 	rank         []binpack.Ranked
-	rules        [][]binpack.Rule // by group
-	use          *use             // nil without usage
-	provisioning func()           // of the provisioner: a pod waits
-	moved        []float64        // per item: time of its last eviction
+	booked       []booking // of the plan that is being made
+	zones        [][]int32 // node types by zone, in the order of the trace
+	zoneOf       []int32   // by node type
+	use          *use      // nil without usage
+	provisioning func()    // of the provisioner: a pod waits
+	moved        []float64 // per item: time of its last eviction
 
 	out Result
 	err error
@@ -88,9 +90,17 @@ func newCluster(t *trace.Trace, cfg *Config) (*cluster, error) {
 	c.state, c.plans = binpack.NewState(forgetful(t.Instance)), binpack.NewState(forgetful(t.Instance))
 	c.state.Known, c.state.Care = binpack.Known{Elapsed: -1}, binpack.CareOf(cfg.Policy)
 	c.scorer, c.fallback = cfg.Policy.Scorer(c.state), rule.Fallback{}.Scorer(c.state)
-	c.rules = make([][]binpack.Rule, len(t.Instance.Groups))
-	for _, r := range t.Instance.Rules {
-		c.rules[r.A], c.rules[r.B] = append(c.rules[r.A], r), append(c.rules[r.B], r)
+	zones := map[string]int32{}
+	for k := range c.plans.Kinds() {
+		line, _ := c.plans.Position(offered(c.plans, int32(k)))
+		zone := t.Instance.Machines[line].Zone
+		z, ok := zones[zone]
+		if !ok {
+			z = int32(len(zones))
+			zones[zone] = z
+			c.zones = append(c.zones, nil)
+		}
+		c.zones[z], c.zoneOf = append(c.zones[z], int32(k)), append(c.zoneOf, z)
 	}
 	if cfg.Usage != nil {
 		var err error

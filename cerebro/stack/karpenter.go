@@ -33,12 +33,11 @@ const (
 type karpenter struct {
 	*Karpenter
 	c       *cluster
-	planned map[*node]*claim // nodes that boot, with the pods they are for
 	batched bool
 }
 
 func (k *Karpenter) start(c *cluster) {
-	own := &karpenter{Karpenter: k, c: c, planned: map[*node]*claim{}}
+	own := &karpenter{Karpenter: k, c: c}
 	c.provisioning = own.pendingPods
 	c.at(c.now+karpenterPoll, own.disrupt)
 }
@@ -60,12 +59,8 @@ func (k *karpenter) pendingPods() {
 // provision plans the waiting pods on the nodes that boot and on new ones, and launches these.
 func (k *karpenter) provision() {
 	c := k.c
-	var booting []*claim
-	for _, n := range c.nodes {
-		if !n.ready && !n.cordoned {
-			booting = append(booting, c.newClaim([]int32{n.kind}))
-		}
-	}
+	defer c.undo()
+	booting := c.booting()
 	items := make([]int32, len(c.waiting))
 	for i, w := range c.waiting {
 		items[i] = w.item
@@ -78,7 +73,7 @@ func (k *karpenter) provision() {
 		if slices.ContainsFunc(booting, takes) || slices.ContainsFunc(claims, takes) {
 			continue
 		}
-		if cl := c.newClaim(c.allKinds()); c.add(cl, item) {
+		if cl := c.claimFor(item, claims); cl != nil {
 			claims = append(claims, cl)
 		}
 	}

@@ -132,13 +132,6 @@ func check(t *trace.Trace, cfg *Config) error {
 		return fmt.Errorf("begin %g, from %g, until %g: want times in this order", cfg.Begin, cfg.From, cfg.Until)
 	case cfg.Policy.Knowledge() != binpack.K0:
 		return fmt.Errorf("the policy has knowledge %s: a stack has no forecast, want K0", cfg.Policy.Knowledge())
-	case len(inst.ZoneRules) > 0:
-		return errors.New("a stack does not simulate rules by zone")
-	}
-	for _, g := range inst.Groups {
-		if g.Zone.Binds() {
-			return fmt.Errorf("group %s: a stack does not simulate limits by zone", g.Name)
-		}
 	}
 	for _, m := range inst.Machines {
 		if m.Count != binpack.Unlimited {

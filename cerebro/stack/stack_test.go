@@ -2,6 +2,7 @@ package stack
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -157,10 +158,28 @@ func TestLostNodesAreReplaced(t *testing.T) {
 	assert.InDelta(t, (8+4)*101./minute, r.WaitMinutes, 1e-9)
 }
 
+// Six pods that may differ by one between three zones land on a node of each.
+func TestZones(t *testing.T) {
+	for _, p := range []Provisioner{DefaultKarpenter(), DefaultAutoscaler()} {
+		tr := onNodes(t, []int64{8}, pods{count: 6, cpu: 1000, at: 10})
+		one := tr.Instance.Machines[0]
+		tr.Instance.Machines = nil
+		for _, zone := range []string{"a", "b", "c"} {
+			one.Name, one.Zone = "a-"+zone, zone
+			tr.Instance.Machines = append(tr.Instance.Machines, one)
+		}
+		tr.Instance.Groups[0].Zone.Skew = 1
+		r := run(t, tr, packs(p))
+		assert.Equal(t, 3, r.Launched)
+		assert.Zero(t, r.Unplaced)
+	}
+}
+
 // A generated cluster under each stack: no pod is lost, and nodes cost at least the volume.
 func TestGeneratedCluster(t *testing.T) {
-	for _, fleet := range []string{"one", "open"} {
-		tr, err := generate.Generate("kubernetes", 3, map[string]string{"nodes": "12", "fleet": fleet, "usage": "1", "days": "3"})
+	for _, sets := range []map[string]string{{}, {"zones": "3", "hard": ".3"}} {
+		maps.Copy(sets, map[string]string{"nodes": "12", "fleet": "open", "usage": "1", "days": "3"})
+		tr, err := generate.Generate("kubernetes", 3, sets)
 		require.NoError(t, err)
 		use, err := tr.Usage()
 		require.NoError(t, err)
@@ -226,7 +245,6 @@ func TestRefusals(t *testing.T) {
 		"open fleet":    func(i *binpack.Instance, _ *Config) { i.Fleet = binpack.Fixed },
 		"policy":        func(_ *binpack.Instance, c *Config) { c.Policy = nil },
 		"in this order": func(_ *binpack.Instance, c *Config) { c.Until = c.From },
-		"by zone":       func(i *binpack.Instance, _ *Config) { i.ZoneRules = []binpack.Rule{{}} },
 		"devices":       func(i *binpack.Instance, _ *Config) { i.Dimensions[0].Device = true },
 		"number":        func(i *binpack.Instance, _ *Config) { i.Machines[0].Count = 3 },
 	} {
