@@ -28,7 +28,7 @@ func (c *cluster) count(item int32, cause Cause) {
 }
 
 // launch launches a node.
-func (c *cluster) launch(kind int32) *node {
+func (c *cluster) launch(kind int32) {
 	c.launches++
 	n := &node{number: c.launches, kind: kind, launched: c.now, machine: -1, twin: -1, unneeded: -1}
 	c.nodes = append(c.nodes, n)
@@ -36,7 +36,6 @@ func (c *cluster) launch(kind int32) *node {
 		c.out.Launched++
 	}
 	c.at(c.now+c.cfg.Boot, func() { n.ready, n.since, c.freed = true, c.now, true })
-	return n
 }
 
 // drain evicts all pods of a node, and removes it.
