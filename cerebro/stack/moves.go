@@ -16,20 +16,19 @@ type EmptyNodes struct {
 	PerHour     int     // moves
 	MinReplicas int     // a workload with fewer pods stays
 	Takes       float64 // seconds until the replacement of a moved pod is ready and the next one moves
-	OfWorkload  float64 // largest share of a workload's pods in a plan, but at least one pod
 }
 
 // DefaultEmptyNodes has the defaults of a Rebalance.
 func DefaultEmptyNodes() *EmptyNodes {
-	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: 2, Takes: minute, OfWorkload: .1}
+	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: 2, Takes: minute}
 }
 
 func (e *EmptyNodes) start(c *cluster) {
 	c.every(c.now+e.Every, e.Every, func() { e.plan(c) })
 }
 
-// plan finds moves as `sigma rebalance` does, and carries them out one after another. Pods of a workload of which one moved
-// within the last hour stay, and no node is emptied while pods wait.
+// plan finds moves by the short search of a replay with `--rebalance`, and carries them out one after another. Pods of a
+// workload of which one moved within the last hour stay, and no node is emptied while pods wait.
 func (e *EmptyNodes) plan(c *cluster) {
 	most := min(int(e.Moves*float64(c.state.AliveTotal())), e.PerHour)
 	if most < 1 || len(c.waiting) > 0 {
@@ -41,8 +40,8 @@ func (e *EmptyNodes) plan(c *cluster) {
 			recent[c.app[item]] = true
 		}
 	}
-	var items []int32
-	var list []defrag.Item
+	model := defrag.NewModel(c.state.Instance(), 1)
+	var items []int32 // by number in the model
 	nodes := map[defrag.Position]*node{}
 	for _, n := range c.nodes {
 		if n.machine < 0 || n.cordoned || c.lacks(n) {
@@ -52,17 +51,16 @@ func (e *EmptyNodes) plan(c *cluster) {
 		nodes[defrag.Position{Line: line, Index: index}] = n
 		for _, item := range n.pods {
 			app := c.app[item]
+			slot, err := model.Add(app, line, index, nil)
+			if err != nil {
+				c.err = err
+				return
+			}
 			items = append(items, item)
-			list = append(list, defrag.Item{App: app, Line: line, Index: index, Fixed: recent[app] || c.state.Alive()[app] < int64(e.MinReplicas)})
+			model.Hold(slot, recent[app] || c.state.Alive()[app] < int64(e.MinReplicas))
 		}
 	}
-	planner, err := defrag.New(c.state.Instance(), list, defrag.Options{Seed: 1, Budget: float64(most), ByCost: true, AppShare: e.OfWorkload})
-	if err != nil {
-		c.err = err
-		return
-	}
-	planner.Rebalance(context.Background(), 0)
-	moves := planner.Moves()
+	moves := model.Drain(context.Background(), most)
 	left := map[*node]int{} // by the moves, less those that land
 	for _, m := range moves {
 		left[nodes[m.From]]++

@@ -142,7 +142,7 @@ func TestEmptyNodesMovesAFewPods(t *testing.T) {
 	empty := DefaultKarpenter()
 	empty.Underutilized = false
 	e := DefaultEmptyNodes()
-	e.Moves, e.OfWorkload = 1, 1
+	e.Moves = 1
 	r := run(t, onNodes(t, []int64{4}, list...), packs(empty, e))
 	assert.Equal(t, 3, r.Evicted[Rebalancing])
 	assert.InDelta(t, 4+3, r.NodeHours, .3, "one node after the first hour")

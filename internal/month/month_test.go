@@ -62,3 +62,20 @@ func TestVPA(t *testing.T) {
 	assert.Nil(t, v.Demand(day+600, 0, present), "no pod, no opinion")
 	assert.Equal(t, time.Minute, window)
 }
+
+// One day of 200 nodes under a stack; a month is thirty times as long.
+func BenchmarkDay(b *testing.B) {
+	tr, err := generate.Generate("kubernetes", 5, map[string]string{"nodes": "200", "usage": "1", "days": "17"})
+	require.NoError(b, err)
+	use, err := tr.Usage()
+	require.NoError(b, err)
+	for _, s := range Stacks() {
+		b.Run(s.Name, func(b *testing.B) {
+			for b.Loop() {
+				r, err := s.Run(tr, use, 16*day, 17*day)
+				require.NoError(b, err)
+				b.ReportMetric(r.PodHours/24, "pods")
+			}
+		})
+	}
+}
