@@ -86,6 +86,9 @@ func (k *karpenter) provision() {
 func (k *karpenter) disrupt() {
 	c := k.c
 	again := float64(karpenterRetry)
+	if len(c.waiting) > 0 { // it waits for the nodes that boot
+		again = karpenterPoll
+	}
 	if k.empty() || k.Underutilized && len(c.waiting) == 0 && (k.several() || k.single()) {
 		again = karpenterPoll
 	}

@@ -217,9 +217,7 @@ func (c *cluster) relieve(n *node) bool {
 	}
 	for _, i := range defrag.LeaveOrder(sizes, excess*capacity) {
 		if sizes[i] > 0 && c.firstTwin(c.app[n.pods[i]]) >= 0 {
-			n.cordoned = true // the pod lands elsewhere
-			c.evict(n.pods[i], Relieving)
-			n.cordoned = n.removing
+			c.evictElsewhere(n.pods[i], Relieving)
 			return true
 		}
 	}

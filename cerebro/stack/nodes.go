@@ -27,6 +27,15 @@ func (c *cluster) count(item int32, cause Cause) {
 	c.moved[item] = c.now
 }
 
+// evictElsewhere evicts a pod that does not return to its node.
+func (c *cluster) evictElsewhere(item int32, cause Cause) {
+	n := c.on[item]
+	was := n.cordoned
+	n.cordoned = true
+	c.evict(item, cause)
+	n.cordoned = was
+}
+
 // launch launches a node.
 func (c *cluster) launch(kind int32) {
 	c.launches++

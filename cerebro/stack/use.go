@@ -211,7 +211,7 @@ func (u *use) kill(n *node, excess float64) {
 		}
 		excess -= u.sample(1, item)
 		u.killed(item)
-		c.evict(item, OutOfMemory)
+		c.evictElsewhere(item, OutOfMemory) // the node has a taint by then
 	}
 }
 
