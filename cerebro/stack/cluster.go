@@ -316,6 +316,7 @@ func (c *cluster) put(item int32, n *node, m int32) {
 	c.plans.Book(app, n.twin)
 	c.on[item] = n
 	n.pods = append(n.pods, item)
+	n.since = c.now
 }
 
 func grown(list []*node, m int32) []*node {
@@ -344,10 +345,10 @@ func (c *cluster) take(item int32) {
 	c.plans.Remove(app, n.twin, nil)
 	c.on[item] = nil
 	n.pods = slices.Delete(n.pods, slices.Index(n.pods, item), slices.Index(n.pods, item)+1)
-	c.freed = true
+	c.freed, n.since = true, c.now
 	if len(n.pods) == 0 {
 		c.byMachine[n.machine], c.byTwin[n.twin] = nil, nil
-		n.machine, n.twin, n.since = -1, -1, c.now
+		n.machine, n.twin = -1, -1
 	}
 }
 

@@ -125,7 +125,7 @@ func (k *karpenter) nodesByCost() []*node {
 	var list []*node
 	costs := map[*node]float64{}
 	for _, n := range k.c.nodes {
-		if n.ready && !n.cordoned && len(n.pods) > 0 {
+		if n.ready && !n.cordoned && len(n.pods) > 0 && k.c.now >= n.since+k.ConsolidateAfter {
 			list = append(list, n)
 			costs[n] = float64(len(n.pods)) * max(0, 1-(k.c.now-n.launched)/k.Expire)
 		}

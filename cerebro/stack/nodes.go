@@ -14,7 +14,7 @@ type node struct {
 	aside    bool // it counts as gone while a removal is simulated
 	// machine is that of the node in the state, and twin in the state of plans; -1 while it has no pod.
 	machine, twin int32
-	since         float64 // of the time without pods
+	since         float64 // of the last change of its pods
 	unneeded      float64 // since then the autoscaler would remove it; negative = it would not
 	pods          []int32 // items, in the order of arrival
 }

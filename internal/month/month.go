@@ -70,6 +70,16 @@ func VPAAt(percentile float64) Stack {
 	}}
 }
 
+// Calm is the stack b with a consolidateAfter, in minutes: a node whose pods changed within that time stays.
+func Calm(minutes float64) Stack {
+	return Stack{fmt.Sprintf("b after %gm", minutes), fmt.Sprintf("b with consolidateAfter: %gm", minutes), func(*trace.Trace, *trace.Usage) (stack.Config, error) {
+		c, k := most(), stack.DefaultKarpenter()
+		k.ConsolidateAfter = 60 * minutes
+		c.Provisioner = k
+		return c, nil
+	}}
+}
+
 // most is the scheduler and the provisioner of b, c and d.
 func most() stack.Config {
 	return stack.Config{Policy: named("mostallocated"), Provisioner: stack.DefaultKarpenter()}

@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config) error {
 		"%d days of use come before, so that sizes have a history; the cluster begins on the last of them. Replicas are those of the trace in every stack, as a HorizontalPodAutoscaler with amounts has them. "+
 		"A node costs its cores from launch to removal, and boots for %g seconds. Moves and restarts are of 100 pods a day; waiting is of all pod-time; broken is the share of workload-time in which less than 95 %% of the cpu in use was served. ± is a standard error over clusters.",
 		cfg.Days, cfg.Clusters, cfg.First, history, product.Boot))
-	stacks := product.Stacks()
+	stacks := append(product.Stacks(), product.Calm(15))
 	for _, q := range percentiles {
 		stacks = append(stacks, product.VPAAt(q))
 	}
