@@ -35,7 +35,7 @@ func (a *app) tune() *cobra.Command {
 		Short: "Learn a policy from a recorded history, and say whether it is worth it",
 		Long: `Tune judges policies on whole days against the policy in force (--policy). It first chooses
 among the rules that the target can run and the policy in force, which stays unless another
-costs .5 % less. Then it trains policies near the one in force, and takes one only where that
+costs 1 % less. Then it trains policies near the one in force, and takes one only where that
 costs .5 % less than the choice. The last days judge once. The answer is one sentence: the
 policy that was written is worth it, use a rule, or keep what you have. On a fixed fleet pods
 without a place count.

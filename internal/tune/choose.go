@@ -37,6 +37,7 @@ type Row struct {
 // days from real ones by more, and numbers of pods without a place by yet more.
 const (
 	margin        = .5
+	marginRules   = 1 // of some twenty rules the best of one day may be so by luck
 	marginBuilt   = 3
 	marginLeftOut = 10
 )
@@ -127,12 +128,15 @@ func (r *run) best(j *judged, from, other int, least float64) int {
 // better reports whether a policy is better than the policy in force on a part that judges: by the whole
 // interval, or where there is none, since one day or built days judge, by the margin and clearly over the draws.
 func (r *run) better(j *judged, own int, part []span) bool {
-	s := r.saving(j, own, 0)
+	s, least := r.saving(j, own, 0), r.least(part)
+	if j.all[own].kind != trained {
+		least = max(least, marginRules)
+	}
 	switch {
 	case !r.allowed(j.lost[own], j.lost[0]):
 		return false
 	case !s.known():
-		return s.Mean >= r.least(part) && r.measure.clear(j.lost[own], j.lost[0])
+		return s.Mean >= least && r.measure.clear(j.lost[own], j.lost[0])
 	}
 	return s.Low > 0
 }
@@ -140,8 +144,8 @@ func (r *run) better(j *judged, own int, part []span) bool {
 func (c *candidate) forecasts() bool { return c.kind == trained && c.policy.Knowledge().Forecast() }
 
 // choose chooses on the validation part and judges on the test part. Of the policies that need no
-// training the policy in force stays unless another is cheaper by the margin, and a trained one has to be
-// cheaper than that choice by the same.
+// training the policy in force stays unless another is cheaper by the margin of rules, and a trained one has to
+// be cheaper than that choice by the margin.
 func (r *run) choose(ctx context.Context) error {
 	untrained, err := r.untrained()
 	if err != nil {
@@ -161,7 +165,7 @@ func (r *run) choose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	free, before := r.best(&j, 1, 0, least), len(j.all)
+	free, before := r.best(&j, 1, 0, max(least, marginRules)), len(j.all)
 	if err := r.judge(ctx, &j, r.split.validate, learned...); err != nil {
 		return err
 	}

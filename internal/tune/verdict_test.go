@@ -56,7 +56,17 @@ func TestBetter(t *testing.T) {
 				base[day] = append(base[day], loss{cost: 100, refused: 100})
 			}
 		}
-		require.Equal(t, tc.want, r.better(&judged{all: make([]*candidate, 2), lost: []losses{base, tc.lost}, built: tc.part[0].trace > 0}, 1, tc.part), name)
+		require.Equal(t, tc.want, r.better(&judged{all: []*candidate{{}, {}}, lost: []losses{base, tc.lost}, built: tc.part[0].trace > 0}, 1, tc.part), name)
+	}
+}
+
+// TestBetterRule: of some twenty rules the best of one day may be so by luck, so it has to save twice as much as a trained policy.
+func TestBetterRule(t *testing.T) {
+	r := &run{cfg: Config{Seed: 1, Traces: []*trace.Trace{nil}}, measure: byCost}
+	day := func(cost float64) losses { return losses{{{cost: cost}, {cost: cost}}} }
+	for kind, want := range map[string]bool{builtIn: false, trained: true} {
+		j := &judged{all: []*candidate{{kind: inForce}, {kind: kind}}, lost: []losses{day(100), day(99.2)}}
+		require.Equal(t, want, r.better(j, 1, []span{{}}), kind)
 	}
 }
 
