@@ -40,18 +40,23 @@ func (a *Autoscaler) start(c *cluster) {
 func (a *Autoscaler) pending(c *cluster) { c.provisioning() }
 
 func (a *autoscaler) pendingPods() {
+	a.again(a.c.now + autoscalerScan)
+}
+
+func (a *autoscaler) again(at float64) {
 	if a.scheduled {
 		return
 	}
 	a.scheduled = true
-	a.c.at(a.c.now+autoscalerScan, func() {
+	a.c.at(at, func() {
 		a.scheduled = false
-		a.scaleUp()
+		if len(a.c.waiting) > 0 {
+			a.scaleUp()
+		}
 	})
 }
 
-// scaleUp launches nodes of one group: of those that take the most waiting pods, the one that wastes least, as the
-// expander least-waste.
+// scaleUp launches nodes of one group: the one that wastes least, as the expander least-waste.
 func (a *autoscaler) scaleUp() {
 	c := a.c
 	defer c.undo()
@@ -89,6 +94,8 @@ func (a *autoscaler) scaleUp() {
 	}
 	if placed < len(items) && placed > 0 {
 		a.pendingPods() // the others, in the next loop
+	} else if len(c.waiting) > 0 {
+		a.again(c.lookAgain())
 	}
 }
 

@@ -222,7 +222,7 @@ func (c *cluster) volumeFits(gone []*node, most int) bool {
 			room += int64(most) * slices.MaxFunc(c.state.Kinds(), func(a, b binpack.Kind) int { return cmp.Compare(a.Capacity[d], b.Capacity[d]) }).Capacity[d]
 		}
 		for _, n := range c.nodes {
-			if n.machine >= 0 && n.ready && !n.cordoned && !n.aside {
+			if n.machine >= 0 && !n.aside && c.open(n) {
 				room += max(0, c.state.Free(d)[n.machine])
 			}
 		}
@@ -260,7 +260,7 @@ func (c *cluster) takers(app int32) []int32 {
 			return true
 		}
 		n := c.byTwin[m]
-		return n == nil || n.cordoned || n.aside
+		return n == nil || n.aside || !c.open(n)
 	})
 	return c.candidates
 }

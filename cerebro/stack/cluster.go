@@ -36,6 +36,7 @@ type cluster struct {
 	on           []*node // per item; nil = it waits, or does not live
 	left         []int32 // per request: items that live
 	waiting      []waiting
+	changes      int  // of pods and nodes
 	freed        bool // there may be room for waiting pods since they were tried
 	candidates   []int32
 	rank         []binpack.Ranked
@@ -283,18 +284,28 @@ func (c *cluster) place(item int32) bool {
 	return true
 }
 
+// lookAgain is the time at which a provisioner looks again at pods that wait: after all nodes that boot.
+func (c *cluster) lookAgain() float64 {
+	for _, n := range c.nodes {
+		if !n.ready {
+			return c.now + c.cfg.Boot + 1
+		}
+	}
+	return c.now + minute
+}
+
 // nodeFor is the node that a machine of the state is or would be: for an empty machine the first node without pods of its
 // kind; nil = there is none that takes pods.
 func (c *cluster) nodeFor(m int32) *node {
 	if c.state.Items(m) > 0 {
-		if n := c.byMachine[m]; !n.cordoned {
+		if n := c.byMachine[m]; c.open(n) {
 			return n
 		}
 		return nil
 	}
 	kind := c.state.KindOf(m)
 	for _, n := range c.nodes {
-		if n.machine < 0 && n.ready && !n.cordoned && n.kind == kind {
+		if n.machine < 0 && n.kind == kind && c.open(n) {
 			return n
 		}
 	}
@@ -317,6 +328,7 @@ func (c *cluster) put(item int32, n *node, m int32) {
 	c.on[item] = n
 	n.pods = append(n.pods, item)
 	n.since = c.now
+	c.changes++
 }
 
 func grown(list []*node, m int32) []*node {
@@ -346,6 +358,7 @@ func (c *cluster) take(item int32) {
 	c.on[item] = nil
 	n.pods = slices.Delete(n.pods, slices.Index(n.pods, item), slices.Index(n.pods, item)+1)
 	c.freed, n.since = true, c.now
+	c.changes++
 	if len(n.pods) == 0 {
 		c.byMachine[n.machine], c.byTwin[n.twin] = nil, nil
 		n.machine, n.twin = -1, -1
@@ -401,6 +414,7 @@ func (c *cluster) resize(app int32, demand []int64) {
 	c.state.Resize(app, demand)
 	c.plans.Resize(app, demand)
 	c.freed = true
+	c.changes++
 }
 
 func (c *cluster) demand(item int32) []int64 { return c.state.Instance().Apps[c.app[item]].Demand }

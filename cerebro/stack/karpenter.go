@@ -25,8 +25,9 @@ func DefaultKarpenter() *Karpenter {
 
 const (
 	karpenterBatch = 1.  // seconds that pods are collected for
-	karpenterPoll  = 10. // seconds between looks for a disruption
-	karpenterRetry = 300 // seconds for which a cluster counts as consolidated
+	karpenterPoll  = 10. // seconds from a disruption to the next look for one
+	karpenterLook  = 60. // seconds between looks at a cluster that has changed: a look takes Karpenter so long
+	karpenterRetry = 300 // seconds for which a cluster without a change counts as consolidated
 	karpenterMulti = 100 // nodes that are removed together at most
 )
 
@@ -34,6 +35,8 @@ type karpenter struct {
 	*Karpenter
 	c       *cluster
 	batched bool
+	seen    int     // changes at the last look
+	looked  float64 // its time
 }
 
 func (k *Karpenter) start(c *cluster) {
@@ -46,14 +49,7 @@ func (k *Karpenter) pending(c *cluster) { c.provisioning() }
 
 // pendingPods collects the pods of a moment.
 func (k *karpenter) pendingPods() {
-	if k.batched {
-		return
-	}
-	k.batched = true
-	k.c.at(k.c.now+karpenterBatch, func() {
-		k.batched = false
-		k.provision()
-	})
+	k.again(k.c.now + karpenterBatch)
 }
 
 // provision plans the waiting pods on the nodes that boot and on new ones, and launches these.
@@ -80,12 +76,30 @@ func (k *karpenter) provision() {
 	for _, cl := range claims {
 		c.launch(c.cheapest(cl, math.Inf(1)))
 	}
+	k.again(c.lookAgain())
+}
+
+// again looks at the pods that wait by then.
+func (k *karpenter) again(at float64) {
+	if k.batched || len(k.c.waiting) == 0 {
+		return
+	}
+	k.batched = true
+	k.c.at(at, func() {
+		k.batched = false
+		k.provision()
+	})
 }
 
 // disrupt removes empty nodes, or else several nodes, or else one: one of these at a time.
 func (k *karpenter) disrupt() {
 	c := k.c
-	again := float64(karpenterRetry)
+	if c.changes == k.seen && c.now < k.looked+karpenterRetry {
+		c.at(c.now+karpenterPoll, k.disrupt)
+		return
+	}
+	again := karpenterLook
+	k.seen, k.looked = c.changes, c.now
 	if len(c.waiting) > 0 { // it waits for the nodes that boot
 		again = karpenterPoll
 	}
@@ -97,13 +111,16 @@ func (k *karpenter) disrupt() {
 
 // allowed is the number of nodes that may be disrupted now.
 func (k *karpenter) allowed() int {
-	disrupted := 0
+	ready, disrupted := 0, 0
 	for _, n := range k.c.nodes {
-		if n.removing || !n.ready {
+		if !n.ready {
+			continue
+		}
+		if ready++; n.removing {
 			disrupted++
 		}
 	}
-	return int(math.Ceil(k.Budget*float64(len(k.c.nodes)))) - disrupted
+	return int(math.Ceil(k.Budget*float64(ready))) - disrupted
 }
 
 func (k *karpenter) empty() bool {

@@ -73,9 +73,15 @@ func (e *EmptyNodes) plan(c *cluster) {
 			emptied = append(emptied, n)
 		}
 	}
+	givenUp := map[*node]bool{}
 	for i, m := range moves {
 		from, to, item := nodes[m.From], nodes[m.To], items[m.Item]
-		c.at(c.now+float64(i)*e.Takes, func() { c.move(item, from, to) })
+		c.at(c.now+float64(i)*e.Takes, func() {
+			if !givenUp[from] && !c.move(item, from, to) {
+				givenUp[from] = true
+				c.uncordon(from)
+			}
+		})
 	}
 	ends := c.now + float64(len(moves))*e.Takes
 	c.at(ends, func() {
@@ -109,86 +115,101 @@ func (c *cluster) lacks(n *node) bool {
 	return false
 }
 
-// move moves a pod to a node, if both are as planned.
-func (c *cluster) move(item int32, from, to *node) {
-	if c.on[item] != from || to.machine < 0 || to.cordoned || !c.state.Fits(c.app[item], to.machine) {
-		c.uncordon(from)
-		return
+// move moves a pod to a node. It reports false if the node no longer takes it; a pod that has left needs no move.
+func (c *cluster) move(item int32, from, to *node) bool {
+	if c.on[item] != from {
+		return true
+	}
+	if to.machine < 0 || !c.open(to) || !c.state.Fits(c.app[item], to.machine) {
+		return false
 	}
 	c.count(item, Rebalancing)
 	c.take(item)
 	c.state.Arrive(c.app[item], 1)
 	c.put(item, to, to.machine)
+	return true
 }
 
 // Fit is a Rebalance with the goal Fit in mode Auto: nodes whose pods request more than they have give pods away.
 type Fit struct {
-	Moves      float64 // a day, as a share of the pods
-	OfWorkload float64 // of them, the largest share of a workload's pods, but at least one pod
+	Moves      float64 // a day, as a share of the pods, but at least one
+	PerHour    int
+	OfWorkload float64 // the largest share of a workload's pods an hour, but at least one pod
 }
 
 // DefaultFit has the defaults of a Rebalance.
-func DefaultFit() *Fit { return &Fit{Moves: .01, OfWorkload: .1} }
+func DefaultFit() *Fit { return &Fit{Moves: .01, PerHour: 20, OfWorkload: .25} }
 
 func (f *Fit) start(c *cluster) {
-	c.every(day*math.Ceil(c.now/day)+minute, day, func() {
-		c.makeFit(Fitting, int(f.Moves*float64(c.state.AliveTotal())), f)
+	today := 0
+	c.every(day*math.Ceil(c.now/day), day, func() { today = 0 })
+	c.every(hour*math.Ceil(c.now/hour)+minute, hour, func() {
+		today += c.makeFit(Fitting, min(c.aDay(f.Moves)-today, f.PerHour), f.OfWorkload, true)
 	})
 }
 
-// makeFit evicts pods of nodes that lack room for the requests of their pods: without limits f where no other node takes
-// them, too.
-func (c *cluster) makeFit(cause Cause, most int, f *Fit) {
+// aDay is the most moves of a day: a share of the pods, but at least one.
+func (c *cluster) aDay(share float64) int { return max(1, int(share*float64(c.state.AliveTotal()))) }
+
+// minReplicas is the least number of pods of a workload of which Fit, Relief and VPA's updater evict one.
+const minReplicas = 2
+
+// makeFit evicts pods of nodes that lack room for the requests of their pods, and returns their number: at most a share of
+// those of a workload, and, where placed is set, only pods that another node takes.
+func (c *cluster) makeFit(cause Cause, most int, ofWorkload float64, placed bool) (moved int) {
 	stuck := map[*node]bool{}
 	movedOf := map[int32]int{} // by app
-	for most > 0 {
+	for moved < most {
 		n, d, excess := c.overfull(stuck)
 		if n == nil {
-			return
+			break
 		}
 		sizes := make([]float64, len(n.pods))
 		for i, item := range n.pods {
 			sizes[i] = float64(c.demand(item)[d])
 		}
 		item := int32(-1)
+		n.aside = true
 		for _, i := range defrag.LeaveOrder(sizes, float64(excess)) {
 			app := c.app[n.pods[i]]
-			may := f == nil || movedOf[app] < max(1, int(f.OfWorkload*float64(c.state.Alive()[app]))) && c.firstTwin(app) >= 0
-			if sizes[i] > 0 && may {
+			alive := c.state.Alive()[app]
+			if sizes[i] > 0 && alive >= minReplicas && movedOf[app] < max(1, int(ofWorkload*float64(alive))) && (!placed || c.firstTwin(app) >= 0) {
 				item = n.pods[i]
 				break
 			}
 		}
+		n.aside = false
 		if item < 0 {
 			stuck[n] = true
 			continue
 		}
 		movedOf[c.app[item]]++
-		most--
-		c.evict(item, cause)
+		moved++
+		c.evictElsewhere(item, cause)
 	}
+	return moved
 }
 
 // Relief is a Rebalance with the goal Relief in mode Auto: a node that has had more cpu or memory in use than it has for a
 // time gives one pod away.
 type Relief struct {
 	After float64 // seconds
-	Moves float64 // a day, as a share of the pods
+	Moves float64 // a day, as a share of the pods, but at least one
 }
 
 // DefaultRelief has the defaults of a Rebalance.
 func DefaultRelief() *Relief { return &Relief{After: 600, Moves: .01} }
 
 func (r *Relief) start(c *cluster) {
-	left := 0
-	c.every(day*math.Floor(c.now/day), day, func() { left = int(math.Ceil(r.Moves * float64(c.state.AliveTotal()))) })
+	today := 0
+	c.every(day*math.Ceil(c.now/day), day, func() { today = 0 })
 	if c.use == nil {
 		return
 	}
 	c.every(c.now+c.use.step, c.use.step, func() {
 		for _, n := range slices.Clone(c.nodes) {
-			if since, over := c.use.overfull[n]; over && left > 0 && len(n.pods) > 1 && c.now >= since+r.After && c.relieve(n) {
-				left--
+			if since, over := c.use.overfull[n]; over && today < c.aDay(r.Moves) && len(n.pods) > 1 && c.now >= since+r.After && c.relieve(n) {
+				today++
 				c.use.overfull[n] = c.now
 			}
 		}
@@ -215,13 +236,19 @@ func (c *cluster) relieve(n *node) bool {
 	for i, item := range n.pods {
 		sizes[i] = u.sample(worst, item)
 	}
+	item := int32(-1)
+	n.aside = true
 	for _, i := range defrag.LeaveOrder(sizes, excess*capacity) {
-		if sizes[i] > 0 && c.firstTwin(c.app[n.pods[i]]) >= 0 {
-			c.evictElsewhere(n.pods[i], Relieving)
-			return true
+		if app := c.app[n.pods[i]]; sizes[i] > 0 && c.state.Alive()[app] >= minReplicas && c.firstTwin(app) >= 0 {
+			item = n.pods[i]
+			break
 		}
 	}
-	return false
+	n.aside = false
+	if item >= 0 {
+		c.evictElsewhere(item, Relieving)
+	}
+	return item >= 0
 }
 
 // HighNodeUtilization is the descheduler's strategy: nodes below all thresholds give their pods away, so that a
@@ -242,12 +269,16 @@ func (h *HighNodeUtilization) start(c *cluster) {
 
 func (h *HighNodeUtilization) run(c *cluster) {
 	var under []*node
+	ready := 0
 	for _, n := range c.nodes {
-		if n.ready && !n.cordoned && n.machine >= 0 && c.requested(n) < h.Threshold {
+		if !c.open(n) || n.machine < 0 {
+			continue
+		}
+		if ready++; c.requested(n) < h.Threshold {
 			under = append(under, n)
 		}
 	}
-	if len(under) == len(c.nodes) {
+	if len(under) == ready {
 		return
 	}
 	for _, n := range under {

@@ -15,6 +15,7 @@ type node struct {
 	// machine is that of the node in the state, and twin in the state of plans; -1 while it has no pod.
 	machine, twin int32
 	since         float64 // of the last change of its pods
+	closed        float64 // until then it takes no pod, since its memory was full
 	unneeded      float64 // since then the autoscaler would remove it; negative = it would not
 	pods          []int32 // items, in the order of arrival
 }
@@ -36,6 +37,9 @@ func (c *cluster) evictElsewhere(item int32, cause Cause) {
 	n.cordoned = was
 }
 
+// open reports whether a node takes pods.
+func (c *cluster) open(n *node) bool { return n.ready && !n.cordoned && c.now >= n.closed }
+
 // launch launches a node.
 func (c *cluster) launch(kind int32) {
 	c.launches++
@@ -44,7 +48,10 @@ func (c *cluster) launch(kind int32) {
 	if c.now >= c.cfg.From {
 		c.out.Launched++
 	}
-	c.at(c.now+c.cfg.Boot, func() { n.ready, n.since, c.freed = true, c.now, true })
+	c.at(c.now+c.cfg.Boot, func() {
+		n.ready, n.since, c.freed = true, c.now, true
+		c.changes++
+	})
 }
 
 // drain evicts all pods of a node, and removes it.
@@ -69,6 +76,7 @@ func (c *cluster) remove(n *node) {
 		return
 	}
 	n.gone = true
+	c.changes++
 	c.charge(n)
 	c.nodes = slices.Delete(c.nodes, slices.Index(c.nodes, n), slices.Index(c.nodes, n)+1)
 }
@@ -81,12 +89,14 @@ func (c *cluster) charge(n *node) {
 
 // lose takes nodes away with their pods, which wait.
 func (c *cluster) lose(l Loss) {
-	all := slices.Clone(c.nodes)
-	for i, n := range all {
-		if !l.Lost(i, len(all)) {
-			continue
+	var lost []*node
+	for i, n := range c.nodes {
+		if l.Lost(i, len(c.nodes)) {
+			n.cordoned, n.removing = true, true
+			lost = append(lost, n)
 		}
-		n.cordoned, n.removing = true, true
+	}
+	for _, n := range lost {
 		for _, item := range slices.Clone(n.pods) {
 			c.evict(item, Lost)
 		}

@@ -79,7 +79,7 @@ type Result struct {
 	// Broken are minutes of workloads whose pods got less than 95 % of the cpu that they use, since they wait or their
 	// node has too little.
 	Broken float64 `json:"broken_minutes"`
-	// AppMinutes are the minutes of all workloads with a pod.
+	// AppMinutes are the minutes of all workloads whose pods use cpu.
 	AppMinutes float64 `json:"app_minutes"`
 	// Unplaced are the pods that still wait at the end.
 	Unplaced int `json:"unplaced"`

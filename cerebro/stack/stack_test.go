@@ -146,7 +146,7 @@ func TestEmptyNodesMovesAFewPods(t *testing.T) {
 	r := run(t, onNodes(t, []int64{4}, list...), packs(empty, e))
 	assert.Equal(t, 3, r.Evicted[Rebalancing])
 	assert.InDelta(t, 4+3, r.NodeHours, .3, "one node after the first hour")
-	assert.InDelta(t, 4*101./minute, r.WaitMinutes, 1e-9, "its places are reserved")
+	assert.InDelta(t, 4*101./minute, r.WaitMinutes, 1e-9, "the pods that arrive first wait, those that move do not")
 }
 
 func TestLostNodesAreReplaced(t *testing.T) {
@@ -256,4 +256,84 @@ func TestRefusals(t *testing.T) {
 		_, err := Run(&tr, cfg)
 		require.ErrorContains(t, err, name)
 	}
+}
+
+// Pods that the policy places otherwise than the provisioner planned get nodes of their own.
+func TestNoPodWaitsForEver(t *testing.T) {
+	for _, p := range []Provisioner{DefaultKarpenter(), DefaultAutoscaler()} {
+		r := run(t, onNodes(t, []int64{10}, pods{count: 2, cpu: 4000, at: 10}, pods{count: 2, cpu: 6000, at: 10}), packs(p))
+		assert.Zero(t, r.Unplaced)
+		assert.Less(t, r.WaitMinutes, 4*2*111./minute)
+	}
+}
+
+func TestNodesLostAtOnce(t *testing.T) {
+	cfg := packs(DefaultKarpenter())
+	cfg.Losses = []Loss{{At: hour, Lost: func(int, int) bool { return true }}}
+	r := run(t, onNodes(t, []int64{4}, pods{count: 2, cpu: 4000, at: 10}), cfg)
+	assert.Equal(t, 2, r.Evicted[Lost])
+	assert.Equal(t, 4, r.Launched)
+}
+
+// withUse gives a trace memory, of which each pod requests 1 byte and uses so much, and cpu use in cores.
+func withUse(tr *trace.Trace, memory, cpu []float32) *trace.Usage {
+	inst := tr.Instance
+	inst.Dimensions = append(inst.Dimensions, binpack.Dimension{Name: "memory", One: 1})
+	for i := range inst.Machines {
+		inst.Machines[i].Capacity = append(inst.Machines[i].Capacity, 1000)
+	}
+	u := &trace.Usage{}
+	for a := range inst.Apps {
+		inst.Apps[a].Demand = append(inst.Apps[a].Demand, 700)
+		for d, v := range [][]float32{cpu, memory} {
+			u.Series = append(u.Series, trace.Series{App: int32(a), Dimension: int32(d), Step: 300, Values: slices.Repeat(v[a:a+1], 48)})
+		}
+	}
+	return u
+}
+
+// Two pods use more memory than their node has: the kubelet evicts one, which starts on the other node and stays there.
+func TestFullMemory(t *testing.T) {
+	tr := onNodes(t, []int64{4}, pods{count: 1, cpu: 2000, at: 10}, pods{count: 1, cpu: 2000, at: 10}, pods{count: 1, cpu: 100, at: 400})
+	cfg := packs(DefaultKarpenter())
+	cfg.Usage = withUse(tr, []float32{570, 570, 10}, []float32{1, 1, .1})
+	tr.Instance.Apps[0].Demand[1], tr.Instance.Apps[1].Demand[1] = 500, 500
+	cfg.Provisioner.(*Karpenter).Underutilized = false
+	c, err := newCluster(tr, &cfg)
+	require.NoError(t, err)
+	for a := range c.use.limit {
+		c.use.limit[a] = 1000
+	}
+	c.run()
+	require.NoError(t, c.err)
+	checkCluster(t, c)
+	assert.Equal(t, 1, c.out.Killed)
+	assert.Equal(t, 1, c.out.Evicted[OutOfMemory])
+	// A node that is drained when its new one is ready may lose its last pod before.
+	n := c.nodes[0]
+	n.cordoned, n.removing = true, true
+	for range 2 {
+		c.use.kill(n, 1)
+	}
+	c.use.look()
+	checkCluster(t, c)
+}
+
+// A node that uses more cpu than it has gives a pod to another node, and keeps its last ones where there is none.
+func TestRelief(t *testing.T) {
+	list := []pods{{count: 3, cpu: 1000, at: 10}, {count: 3, cpu: 1000, at: 10, limit: 1}}
+	cfg := packs(DefaultKarpenter(), DefaultRelief())
+	tr := onNodes(t, []int64{10}, list[0])
+	cfg.Usage = withUse(tr, []float32{1}, []float32{4})
+	tr.Instance.Apps[0].Demand[1] = 1
+	r := run(t, tr, cfg)
+	assert.Zero(t, r.Evicted[Relieving], "there is no other node")
+	assert.InDelta(t, 1, r.Over, .01)
+	assert.Positive(t, r.Broken)
+	tr = onNodes(t, []int64{10}, list...)
+	cfg.Usage = withUse(tr, []float32{1, 1}, []float32{4, .1})
+	tr.Instance.Apps[0].Demand[1], tr.Instance.Apps[1].Demand[1] = 1, 1
+	r = run(t, tr, cfg)
+	assert.Positive(t, r.Evicted[Relieving])
+	assert.Less(t, r.Over, .1)
 }

@@ -127,8 +127,8 @@ func (u *use) look() {
 		}
 	}
 	judged := c.now >= c.cfg.From
-	for _, n := range c.nodes {
-		if !n.ready {
+	for _, n := range slices.Clone(c.nodes) { // a kill may remove one
+		if !n.ready || n.gone {
 			continue
 		}
 		if judged {
@@ -199,9 +199,14 @@ func (u *use) throttle(n *node, cpu float64) {
 	}
 }
 
+// pressure is the time for which the kubelet keeps the taint of memory pressure, in seconds.
+const pressure = 300.
+
 // kill evicts the pods that exceed their memory request most, until a node has enough: the kubelet's order.
 func (u *use) kill(n *node, excess float64) {
 	c := u.c
+	n.closed = c.now + pressure
+	c.at(n.closed, func() { c.freed = true })
 	pods := slices.Clone(n.pods)
 	above := func(item int32) float64 { return u.sample(1, item) - u.amount(u.memory, c.demand(item)) }
 	slices.SortStableFunc(pods, func(a, b int32) int { return cmp.Compare(above(b), above(a)) })
@@ -211,7 +216,7 @@ func (u *use) kill(n *node, excess float64) {
 		}
 		excess -= u.sample(1, item)
 		u.killed(item)
-		c.evictElsewhere(item, OutOfMemory) // the node has a taint by then
+		c.evict(item, OutOfMemory)
 	}
 }
 
@@ -251,7 +256,7 @@ func (u *use) size() {
 		}
 	}
 	if c.cfg.Sizer.Evicts() {
-		c.at(c.now+resizeWaits, func() { c.makeFit(Resizing, math.MaxInt, nil) })
+		c.at(c.now+resizeWaits, func() { c.makeFit(Resizing, math.MaxInt, .5, false) })
 	}
 }
 

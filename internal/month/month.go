@@ -93,13 +93,17 @@ func named(name string) binpack.Policy {
 	return p
 }
 
-// Run simulates a stack: its cluster begins a day before the time that is judged, and has all usage before as history.
+// lead is the time before that which is judged, in seconds: at its beginning all pods wait at once, and VPA has no history.
+const lead = 7 * day
+
+// Run simulates a stack: its cluster begins a week before the time that is judged. Sizes by use have all usage before as
+// history, VPA that week, seven of its half-lives.
 func (s *Stack) Run(t *trace.Trace, u *trace.Usage, from, until float64) (stack.Result, error) {
 	c, err := s.config(t, u)
 	if err != nil {
 		return stack.Result{}, fmt.Errorf("stack %s: %w", s.Name, err)
 	}
-	c.Usage, c.Boot, c.Begin, c.From, c.Until = u, Boot, max(0, from-day), from, until
+	c.Usage, c.Boot, c.Begin, c.From, c.Until = u, Boot, max(0, from-lead), from, until
 	r, err := stack.Run(t, c)
 	if err != nil {
 		err = fmt.Errorf("stack %s: %w", s.Name, err)

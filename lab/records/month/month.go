@@ -43,8 +43,8 @@ var percentiles = []float64{.95, .98, .99}
 func Run(ctx context.Context, cfg Config) error {
 	p := records.NewPage("A month under whole stacks")
 	p.Text(fmt.Sprintf("%d days of %d clusters of each kind of `sigma generate kubernetes --set usage=1`, seeds from %d, under the programs that people run beside each other, simulated by `cerebro/stack`. "+
-		"%d days of use come before, so that sizes have a history; the cluster begins on the last of them. Replicas are those of the trace in every stack, as a HorizontalPodAutoscaler with amounts has them. "+
-		"A node costs its cores from launch to removal, and boots for %g seconds. Moves and restarts are of 100 pods a day; waiting is of all pod-time; broken is the share of workload-time in which less than 95 %% of the cpu in use was served. ± is a standard error over clusters.",
+		"%d days of use come before, so that sizes have a history; the cluster begins a week before, so that VPA has one. Replicas are those of the trace in every stack, as a HorizontalPodAutoscaler with amounts has them. "+
+		"A node costs its cores from launch to removal, and boots for %g seconds. Evictions are of 100 pods a day, moves among them; waiting is of all pod-time; broken is the share of workload-time in which less than 95 %% of the cpu in use was served. ± is a standard error over clusters.",
 		cfg.Days, cfg.Clusters, cfg.First, history, product.Boot))
 	stacks := append(product.Stacks(), product.Calm(15))
 	for _, q := range percentiles {
@@ -81,7 +81,7 @@ func Run(ctx context.Context, cfg Config) error {
 					r.Cost, r.NodeHours/24/float64(cfg.Days), r.Moved(), r.Evicted, r.Killed, r.WaitMinutes, r.Over, r.Broken/r.AppMinutes, r.Unplaced, cfg.Seconds()-before)
 			}
 		}
-		table := records.Table{Heads: []string{"stack", "money against b, %", "worst, %", "moves and restarts", "killed of 10,000 pod-days", "waiting, %", "over capacity, % of node-time", "broken, %"}, Right: []int{1, 2, 3, 4, 5, 6, 7}}
+		table := records.Table{Heads: []string{"stack", "money against b, %", "worst, %", "evictions", "killed of 10,000 pod-days", "waiting, %", "over capacity, % of node-time", "broken, %"}, Right: []int{1, 2, 3, 4, 5, 6, 7}}
 		for k, s := range stacks {
 			table.Rows = append(table.Rows, row(s.Name, results[k], results[1]))
 		}
