@@ -79,6 +79,25 @@ func TestPilotNetwork(t *testing.T) {
 	require.Empty(t, training.Spec.Ingress)
 }
 
+// TestExpanderNetwork: cluster-autoscaler alone reaches the port of the expander, and the rest is as the pilot's.
+func TestExpanderNetwork(t *testing.T) {
+	own := document[networkingv1.NetworkPolicy](t, "components/expander/network.yaml", "NetworkPolicy")
+	pod := document[appsv1.Deployment](t, "components/expander/deployment.yaml", "Deployment").Spec.Template
+	require.Equal(t, pod.Labels, own.Spec.PodSelector.MatchLabels)
+	require.Equal(t, []networkingv1.PolicyType{"Ingress", "Egress"}, own.Spec.PolicyTypes)
+	require.Len(t, own.Spec.Ingress, 2)
+	calls := own.Spec.Ingress[0]
+	require.Len(t, calls.From, 1)
+	require.Equal(t, map[string]string{corev1.LabelMetadataName: "kube-system"}, calls.From[0].NamespaceSelector.MatchLabels)
+	require.Equal(t, map[string]string{"app": "cluster-autoscaler"}, calls.From[0].PodSelector.MatchLabels)
+	require.Len(t, calls.Ports, 1)
+	require.Equal(t, pod.Spec.Containers[0].Ports[0].ContainerPort, calls.Ports[0].Port.IntVal)
+	pilot := documents[networkingv1.NetworkPolicy](t, "components/network-policy/policy.yaml", "NetworkPolicy")[1]
+	require.Equal(t, "sigma-pilot", pilot.Name)
+	require.Equal(t, pilot.Spec.Ingress, own.Spec.Ingress[1:])
+	require.Equal(t, pilot.Spec.Egress, own.Spec.Egress)
+}
+
 // TestExtenderContainer: what serves metrics does so by HTTPS, and its memory has a limit.
 func TestExtenderContainer(t *testing.T) {
 	pod := document[appsv1.Deployment](t, "overlays/extender/deployment.yaml", "Deployment").Spec.Template.Spec
