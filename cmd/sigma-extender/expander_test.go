@@ -78,8 +78,29 @@ contexts: [{name: x, context: {cluster: x, user: x}}], users: [{name: x, user: {
 	_, err = call(credentials.NewTLS(&tls.Config{RootCAs: newAuthority(t).pool(), MinVersion: tls.VersionTLS12}))
 	require.Equal(t, codes.Unavailable, status.Code(err), "another server's certificate")
 
+	own := credentials.NewTLS(&tls.Config{RootCAs: a.pool(), MinVersion: tls.VersionTLS12})
+	connect := func() *grpc.ClientConn {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(own))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		conn.Connect()
+		return conn
+	}
+	for range 12 { // more than it accepts
+		connect()
+	}
+	limit, done := context.WithTimeout(t.Context(), 30*time.Second)
+	defer done()
+	require.NoError(t, connect().Invoke(limit, "/grpcplugin.Expander/BestOptions", r, answer, grpc.WaitForReady(true)), "idle connections end")
+	_, err = connect().NewStream(limit, &grpc.StreamDesc{}, "/grpcplugin.Expander/BestOptions", grpc.WaitForReady(true))
+	require.NoError(t, err)
 	cancel()
-	require.NoError(t, <-ended)
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "a stream without a message keeps it from ending")
+	}
 }
 
 // The arguments of the manifest are flags, and valid.

@@ -211,7 +211,7 @@ func tellWaiting(ctx context.Context, every time.Duration, ready func() error) {
 	_ = wait.PollUntilContextCancel(ctx, every, false, func(context.Context) (bool, error) {
 		err := ready()
 		if err != nil {
-			glog.Warningf("calls are answered with 503: %v", err)
+			glog.Warningf("calls are refused as unavailable: %v", err)
 		}
 		return err == nil, nil
 	})

@@ -39,7 +39,7 @@ func certificate(t *testing.T) (config *tls.Config, file string) {
 }
 
 // serve answers until the test ends, or stop is called.
-func serve(t *testing.T, try func(context.Context, engine.Offer) ([]int, error), ready func() error) (address, authorities string, stop func()) {
+func serve(t *testing.T, try func(context.Context, []engine.Offer) ([][]int, error), ready func() error) (address, authorities string, stop func()) {
 	t.Helper()
 	config, authorities := certificate(t)
 	path := filepath.Join(t.TempDir(), "prices.csv")
@@ -133,10 +133,10 @@ func TestFaults(t *testing.T) {
 	address, authorities, _ = serve(t, newEngine(t).Try, func() error { return errors.New("nodes and pods are not read yet") })
 	require.ErrorContains(t, ask(address, authorities), "not read yet")
 
-	address, authorities, _ = serve(t, func(context.Context, engine.Offer) ([]int, error) { panic("a bug") }, ready)
+	address, authorities, _ = serve(t, func(context.Context, []engine.Offer) ([][]int, error) { panic("a bug") }, ready)
 	require.Equal(t, codes.Internal, status.Code(ask(address, authorities)))
 
-	address, authorities, _ = serve(t, func(ctx context.Context, _ engine.Offer) ([]int, error) { <-ctx.Done(); return nil, ctx.Err() }, ready)
+	address, authorities, _ = serve(t, func(ctx context.Context, _ []engine.Offer) ([][]int, error) { <-ctx.Done(); return nil, ctx.Err() }, ready)
 	begin := time.Now()
 	require.Equal(t, codes.DeadlineExceeded, status.Code(ask(address, authorities)))
 	require.Less(t, time.Since(begin), expander.Timeout, "the server gives up before its caller does")

@@ -25,6 +25,19 @@ func worth(p *v1.Pod) float64 {
 	return max(kube.Linear(podspec.Demand(p)), kube.Linear(map[string]int64{"cpu": 10}))
 }
 
+// count counts the pods that are placed, and their nodes.
+func (b *bid) count(pods []*v1.Pod, places []int) {
+	used := map[int]bool{}
+	for i, place := range places {
+		if place >= 0 {
+			used[place] = true
+			b.placed++
+			b.worth += worth(pods[i])
+		}
+	}
+	b.used = len(used)
+}
+
 // priced reports whether the price is known. The linear model is no price: by it all types cost alike.
 func (b *bid) priced() bool { return b.by != kube.ByModel && b.by != kube.ByLinux }
 

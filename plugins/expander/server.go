@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
@@ -25,7 +26,7 @@ import (
 
 // Options of a server.
 type Options struct {
-	Try     func(context.Context, engine.Offer) (places []int, err error)
+	Try     func(context.Context, []engine.Offer) (places [][]int, err error)
 	Ready   func() error // why it cannot answer yet
 	Refresh func()       // brings the state up to date
 	Prices  *kube.Prices
@@ -33,8 +34,8 @@ type Options struct {
 
 // A Server answers cluster-autoscaler.
 type Server struct {
-	opt Options
-	mu  sync.Mutex // one call at a time: cluster-autoscaler makes no more
+	opt  Options
+	turn chan struct{} // full while a call is decoded and computed: cluster-autoscaler makes one at a time
 }
 
 var (
@@ -52,49 +53,58 @@ var (
 // New returns a server.
 func New(opt Options) *Server {
 	register.Do(func() { legacyregistry.MustRegister(calls, callSeconds) })
-	return &Server{opt: opt}
+	return &Server{opt: opt, turn: make(chan struct{}, 1)}
 }
 
-// Bounds of a server. cluster-autoscaler sends all waiting pods once for each group, and waits for five seconds.
+// Bounds of a server. cluster-autoscaler sends all waiting pods once for each group, over one connection, and waits for five seconds.
 const (
-	maxRequest  = 128 << 20
-	connections = 16
+	maxRequest  = 64 << 20 // each connection may hold one, of which one is decoded
+	connections = 8
 	patience    = 4 * time.Second
+	mostOptions = 1000
+	mostPods    = 100000 // of all options
+	mostNodes   = 15000  // of an option
 )
+
+// calm ends connections without calls, and those with calls that send nothing, so that they do not keep cluster-autoscaler out.
+var calm = keepalive.ServerParameters{
+	MaxConnectionIdle: 3 * time.Second, MaxConnectionAge: time.Minute, MaxConnectionAgeGrace: patience + time.Second,
+	Time: 10 * time.Second, Timeout: 5 * time.Second,
+}
 
 // Serve answers on a listener until ctx ends, then finishes the calls that are under way.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(1), grpc.ConnectionTimeout(5*time.Second))
+	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(config)), grpc.MaxRecvMsgSize(maxRequest), grpc.MaxConcurrentStreams(1),
+		grpc.ConnectionTimeout(5*time.Second), grpc.KeepaliveParams(calm))
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "grpcplugin.Expander", HandlerType: (*any)(nil), Metadata: "expander.proto",
 		Methods: []grpc.MethodDesc{{MethodName: "BestOptions", Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			r := &BestOptionsRequest{}
-			if err := decode(r); err != nil {
-				return nil, err
-			}
-			return s.BestOptions(ctx, r)
+			return s.call(ctx, decode)
 		}}},
 	}, s)
-	stop := context.AfterFunc(ctx, server.GracefulStop)
+	stop := context.AfterFunc(ctx, func() {
+		defer time.AfterFunc(patience+time.Second, server.Stop).Stop()
+		server.GracefulStop()
+	})
 	defer stop()
 	return server.Serve(netutil.LimitListener(listener, connections))
 }
 
-// BestOptions answers a call: the groups on which the pods cost least, or all. It never answers with none, which cluster-autoscaler would
-// take for "add no node".
-func (s *Server) BestOptions(ctx context.Context, r *BestOptionsRequest) (answer *BestOptionsResponse, err error) {
-	begin := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	outcome := "error"
+// An outcome is a computed answer.
+type outcome struct {
+	answer *BestOptionsResponse
+	name   string // in the metrics
+	err    error
+}
+
+// call answers a call within its time, or with an error. Work that does not notice the end of the time keeps its turn until it ends.
+func (s *Server) call(ctx context.Context, decode func(any) error) (answer *BestOptionsResponse, err error) {
+	begin, name := time.Now(), "error"
 	defer func() {
-		if p := recover(); p != nil {
-			err = status.Errorf(codes.Internal, "panic: %v", p)
-		}
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "A call of cluster-autoscaler's expander failed")
 		}
-		calls.WithLabelValues(outcome).Inc()
+		calls.WithLabelValues(name).Inc()
 		callSeconds.Observe(time.Since(begin).Seconds())
 	}()
 	if err := s.opt.Ready(); err != nil {
@@ -102,27 +112,64 @@ func (s *Server) BestOptions(ctx context.Context, r *BestOptionsRequest) (answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	s.opt.Refresh()
-	var bids []*bid
-	for _, o := range r.GetOptions() {
-		b, err := s.bid(ctx, o, r)
-		if ctx.Err() != nil {
-			return nil, status.FromContextError(ctx.Err()).Err()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	r := &BestOptionsRequest{}
+	if err := decode(r); err != nil { // the message is in memory
+		<-s.turn
+		return nil, err
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				ended <- outcome{err: status.Errorf(codes.Internal, "panic: %v", p)}
+			}
+			<-s.turn
+		}()
+		ended <- s.compute(ctx, r)
+	}()
+	select {
+	case o := <-ended:
+		if o.err == nil {
+			name = o.name
 		}
-		if err != nil {
-			return nil, status.Errorf(codes.InvalidArgument, "group %s: %v", o.GetGroup(), err)
-		}
-		bids = append(bids, b)
+		return o.answer, o.err
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// compute returns the groups on which the pods cost least, or all. It never answers with none, which cluster-autoscaler would take for
+// "add no node".
+func (s *Server) compute(ctx context.Context, r *BestOptionsRequest) outcome {
+	bids, offers, err := s.read(ctx, r)
+	var places [][]int
+	if err == nil {
+		s.opt.Refresh()
+		places, err = s.opt.Try(ctx, offers)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return outcome{err: status.FromContextError(ctx.Err()).Err()}
+	case err != nil:
+		return outcome{err: status.Error(codes.InvalidArgument, err.Error())}
+	}
+	for i, b := range bids {
+		b.count(offers[i].Pods, places[i])
 	}
 	best, why := choose(bids)
-	outcome = "abstained"
+	name := "abstained"
 	switch {
 	case why == "" && len(best) == 1:
-		outcome = "one"
+		name = "one"
 	case why == "":
-		outcome = "several"
+		name = "several"
 	}
-	answer = &BestOptionsResponse{}
+	answer := &BestOptionsResponse{}
 	var names, all []string
 	for _, b := range best {
 		names = append(names, b.group)
@@ -132,42 +179,38 @@ func (s *Server) BestOptions(ctx context.Context, r *BestOptionsRequest) (answer
 		all = append(all, b.String())
 	}
 	klog.FromContext(ctx).Info("Answered cluster-autoscaler", "groups", strings.Join(names, ","), "abstained", why, "options", strings.Join(all, "; "))
-	return answer, nil
+	return outcome{answer: answer, name: name}
 }
 
-// bid computes the cost of an option.
-func (s *Server) bid(ctx context.Context, o *Option, r *BestOptionsRequest) (*bid, error) {
-	template, err := nodeOf(r, o.GetGroup())
-	if err != nil {
-		return nil, err
+// read decodes the nodes and pods of the options.
+func (s *Server) read(ctx context.Context, r *BestOptionsRequest) (bids []*bid, offers []engine.Offer, err error) {
+	if n := len(r.GetOptions()); n > mostOptions {
+		return nil, nil, fmt.Errorf("%d options: want at most %d", n, mostOptions)
 	}
-	pods, err := podsOf(o)
-	if err != nil {
-		return nil, err
-	}
-	b := &bid{group: o.GetGroup(), nodes: max(0, int(o.GetNodes())), pods: len(pods)}
-	if b.nodes > mostNodes {
-		return nil, fmt.Errorf("%d nodes: want at most %d", b.nodes, mostNodes)
-	}
-	b.price, b.by = s.opt.Prices.Of(template)
-	places, err := s.opt.Try(ctx, engine.Offer{Node: template, Count: b.nodes, Pods: pods})
-	if err != nil {
-		return nil, err
-	}
-	used := map[int]bool{}
-	for i, place := range places {
-		if place >= 0 {
-			used[place] = true
-			b.placed++
-			b.worth += worth(pods[i])
+	left := mostPods
+	for _, o := range r.GetOptions() {
+		if left -= max(len(o.GetPods()), len(o.GetOldPods())); left < 0 {
+			return nil, nil, fmt.Errorf("more than %d pods", mostPods)
 		}
 	}
-	b.used = len(used)
-	return b, nil
+	for _, o := range r.GetOptions() {
+		template, err := nodeOf(r, o.GetGroup())
+		if err != nil {
+			return nil, nil, fmt.Errorf("group %s: %w", o.GetGroup(), err)
+		}
+		pods, err := podsOf(ctx, o)
+		if err != nil {
+			return nil, nil, fmt.Errorf("group %s: %w", o.GetGroup(), err)
+		}
+		b := &bid{group: o.GetGroup(), nodes: max(0, int(o.GetNodes())), pods: len(pods)}
+		if b.nodes > mostNodes {
+			return nil, nil, fmt.Errorf("group %s: %d nodes: want at most %d", b.group, b.nodes, mostNodes)
+		}
+		b.price, b.by = s.opt.Prices.Of(template)
+		bids, offers = append(bids, b), append(offers, engine.Offer{Node: template, Count: b.nodes, Pods: pods})
+	}
+	return bids, offers, nil
 }
-
-// mostNodes bounds the nodes of an option.
-const mostNodes = 15000
 
 func nodeOf(r *BestOptionsRequest, group string) (*v1.Node, error) {
 	text, ok := r.GetNodes()[group]
@@ -184,13 +227,16 @@ func nodeOf(r *BestOptionsRequest, group string) (*v1.Node, error) {
 	return n, nil
 }
 
-func podsOf(o *Option) ([]*v1.Pod, error) {
+func podsOf(ctx context.Context, o *Option) ([]*v1.Pod, error) {
 	texts := o.GetPods()
 	if len(texts) == 0 {
 		texts = o.GetOldPods()
 	}
 	pods := make([]*v1.Pod, len(texts))
 	for i, text := range texts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		pods[i] = &v1.Pod{}
 		if err := pods[i].Unmarshal(text); err != nil {
 			return nil, fmt.Errorf("pod %d: %w", i, err)

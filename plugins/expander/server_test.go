@@ -100,6 +100,14 @@ func call(t *testing.T, old bool, groups ...group) *BestOptionsRequest {
 	return r
 }
 
+// ask has a server answer a call.
+func ask(ctx context.Context, s *Server, r *BestOptionsRequest) (*BestOptionsResponse, error) {
+	return s.call(ctx, func(to any) error {
+		proto.Merge(to.(proto.Message), r)
+		return nil
+	})
+}
+
 func chosen(answer *BestOptionsResponse) (names []string) {
 	for _, o := range answer.GetOptions() {
 		names = append(names, o.GetGroup())
@@ -135,7 +143,7 @@ func TestBestOptions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, old := range []bool{false, true} {
-				answer, err := newServer(t).BestOptions(t.Context(), call(t, old, tt.groups...))
+				answer, err := ask(t.Context(), newServer(t), call(t, old, tt.groups...))
 				require.NoError(t, err)
 				require.Equal(t, tt.want, chosen(answer))
 				if tt.debug != "" {
@@ -157,18 +165,27 @@ func TestErrors(t *testing.T) {
 	for text, r := range map[string]*BestOptionsRequest{
 		"group c2: the call has no node of it": noNode, "group c2: its node: ": badNode, "group c2: pod 0: ": badPod, "want at most 15000": many,
 	} {
-		_, err := newServer(t).BestOptions(t.Context(), r)
+		_, err := ask(t.Context(), newServer(t), r)
 		require.ErrorContains(t, err, text)
 		require.Equal(t, codes.InvalidArgument, status.Code(err))
 	}
-	_, err := newServer(t, func(o *Options) { o.Ready = func() error { return errors.New("nodes are not read yet") } }).BestOptions(t.Context(), call(t, false, good...))
+	options, all := &BestOptionsRequest{Options: make([]*Option, mostOptions+1)}, &BestOptionsRequest{Options: []*Option{{Pods: make([][]byte, mostPods)}, {OldPods: make([][]byte, 1)}}}
+	for text, r := range map[string]*BestOptionsRequest{"1001 options: want at most 1000": options, "more than 100000 pods": all} {
+		_, err := newServer(t).call(t.Context(), func(to any) error {
+			to.(*BestOptionsRequest).Options = r.GetOptions()
+			return nil
+		})
+		require.ErrorContains(t, err, text)
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
+	}
+	_, err := ask(t.Context(), newServer(t, func(o *Options) { o.Ready = func() error { return errors.New("nodes are not read yet") } }), call(t, false, good...))
 	require.Equal(t, codes.Unavailable, status.Code(err))
 
 	s := newServer(t, func(o *Options) {
-		o.Try = func(context.Context, engine.Offer) ([]int, error) { panic("a bug") }
+		o.Try = func(context.Context, []engine.Offer) ([][]int, error) { panic("a bug") }
 	})
 	for range 2 { // the first one releases the lock
-		_, err = s.BestOptions(t.Context(), call(t, false, good...))
+		_, err = ask(t.Context(), s, call(t, false, good...))
 		require.Equal(t, codes.Internal, status.Code(err))
 	}
 }
@@ -177,15 +194,38 @@ func TestErrors(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(o *Options) {
-			o.Try = func(ctx context.Context, _ engine.Offer) ([]int, error) {
+			o.Try = func(ctx context.Context, _ []engine.Offer) ([][]int, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
 		})
 		begin := time.Now()
-		_, err := s.BestOptions(t.Context(), call(t, false, group{"c2", 1, node("c2", 2), pods(1, 1)}))
+		_, err := ask(t.Context(), s, call(t, false, group{"c2", 1, node("c2", 2), pods(1, 1)}))
 		require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 		require.Equal(t, patience, time.Since(begin))
+	})
+}
+
+// A call that does not notice its end is answered in time, as are those that wait for it.
+func TestStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		s := newServer(t, func(o *Options) { o.Refresh = func() { <-stuck } })
+		r := call(t, false, group{"c2", 1, node("c2", 2), pods(1, 1)})
+		for range 2 {
+			begin := time.Now()
+			_, err := ask(t.Context(), s, r)
+			require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+			require.Equal(t, patience, time.Since(begin))
+		}
+		close(stuck)
+		answer, err := ask(t.Context(), s, r)
+		require.NoError(t, err)
+		require.Equal(t, []string{"c2"}, chosen(answer))
+		_, err = s.call(t.Context(), func(any) error { return errors.New("no message") })
+		require.ErrorContains(t, err, "no message")
+		_, err = ask(t.Context(), s, r)
+		require.NoError(t, err, "the turn is free again")
 	})
 }
 
@@ -197,7 +237,7 @@ func FuzzBestOptions(f *testing.F) {
 		if proto.Unmarshal(text, r) != nil || len(r.GetOptions()) > 4 {
 			return
 		}
-		answer, err := newServer(t).BestOptions(t.Context(), r)
+		answer, err := ask(t.Context(), newServer(t), r)
 		if status.Code(err) == codes.Internal {
 			t.Fatal(err)
 		}
