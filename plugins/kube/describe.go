@@ -3,8 +3,6 @@ package kube
 import (
 	"maps"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
@@ -12,7 +10,7 @@ import (
 // does from here on.
 func (t *Translator) Describe() []*ledger.Event {
 	return t.ledger.Describe(func(p *ledger.Pod) (string, int64) {
-		object := p.Object.(*v1.Pod)
+		object := objectOf(p)
 		return name(object), created(object)
 	})
 }

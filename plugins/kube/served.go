@@ -135,12 +135,23 @@ func (t *Translator) translateAgain(turned func(dimension string) bool) {
 	slices.SortFunc(list, func(a, b *ledger.Pod) int { return cmp.Compare(a.UID(), b.UID()) })
 	for _, p := range list {
 		object := p.Object.(*v1.Pod)
-		p.Object = nil // its app is out of date
+		p.Object = outdated{object}
 		if n := p.Node(); n != nil {
 			t.setPod(object, n)
 			p.Object = object // also where the ledger refused the app
 		}
 	}
+}
+
+// An outdated object is that of a pod whose app is out of date.
+type outdated struct{ *v1.Pod }
+
+// objectOf is the pod of an entry.
+func objectOf(p *ledger.Pod) *v1.Pod {
+	if o, ok := p.Object.(outdated); ok {
+		return o.Pod
+	}
+	return p.Object.(*v1.Pod)
 }
 
 func needs(p *v1.Pod, dimension func(string) bool) bool {

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sigma-scheduler/sigma/plugins/kube"
+	"github.com/sigma-scheduler/sigma/plugins/ledger"
 )
 
 const gpu = "example.com/gpu"
@@ -50,6 +52,10 @@ func TestServedResourceIsLeftOut(t *testing.T) {
 
 	w.SetServed([]string{gpu, "example.com/other"})
 	require.Equal(t, []string{"app " + trainApp, "place default/stands " + trainApp + " a"}, w.emitted())
+	described := func(e *ledger.Event) bool {
+		return e.Kind == ledger.KindArrive && e.Pod == "default/waits" && e.App == gpuApp
+	}
+	require.True(t, slices.ContainsFunc(w.Describe(), described), "a waiting pod has its former app until it is translated next")
 	require.Equal(t, trainApp, w.Arrive(waits).Name())
 	require.True(t, w.fits(trainApp))
 	require.Equal(t, []string{gpu}, w.IgnoredResources(waits))

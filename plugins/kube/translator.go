@@ -68,7 +68,7 @@ func (t *view) itemOf(group string, p *v1.Pod) item {
 func (t *Translator) EnsureApp(p *v1.Pod) *ledger.AppEntry {
 	known := t.ledger.Pod(string(p.UID))
 	if known != nil {
-		before, ok := known.Object.(*v1.Pod) // nil: its app is out of date
+		before, ok := known.Object.(*v1.Pod) // else its app is outdated
 		if ok && (before == p || podspec.Alike(before, p)) {
 			a := known.App()
 			if before != p || known.Node() == nil { // it changed, or waits
