@@ -124,8 +124,12 @@ func TestBestOptions(t *testing.T) {
 		want   []string
 		debug  string // of the first
 	}{
-		{"many small pods: four cheap nodes cost .40, one large .35", []group{{"c2", 4, node("c2", 2), pods(8, 1)}, {"c8", 1, node("c8", 8), pods(8, 1)}},
-			[]string{"c8"}, "c8: 8 of 8 pods on 1 of 1 nodes, 0.35 an hour each (file): 1.22 times the model's cost of the pods' requests"}, // .35 ÷ (8 · (.031611 + .004237))
+		{
+			"many small pods: four cheap nodes cost .40, one large .35",
+			[]group{{"c2", 4, node("c2", 2), pods(8, 1)}, {"c8", 1, node("c8", 8), pods(8, 1)}},
+			[]string{"c8"},
+			"c8: 8 of 8 pods on 1 of 1 nodes, 0.35 an hour each (file): 1.22 times the model's cost of the pods' requests",
+		}, // .35 ÷ (8 · (.031611 + .004237))
 		{"one small pod: the large node would be empty", []group{{"c2", 1, node("c2", 2), pods(1, 1)}, {"c8", 1, node("c8", 8), pods(1, 1)}}, []string{"c2"}, ""},
 		{"pods of 3 cpu waste a quarter of the cheapest type", []group{{"c4", 2, node("c4", 4), pods(2, 3)}, {"c8", 1, node("c8", 8), pods(2, 3)}}, []string{"c8"}, ""},
 		{"the same price for each pod: the next expander decides", []group{{"c8", 1, node("c8", 8), pods(8, 1)}, {"c16", 1, node("c16", 16), pods(16, 1)}, {"c2", 4, node("c2", 2), pods(8, 1)}}, []string{"c8", "c16"}, ""},
