@@ -2,7 +2,6 @@ package month
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/sigma-scheduler/sigma/binpack"
 	"github.com/sigma-scheduler/sigma/binpack/policy"
@@ -109,20 +108,4 @@ func (s *Stack) Run(t *trace.Trace, u *trace.Usage, from, until float64) (stack.
 		err = fmt.Errorf("stack %s: %w", s.Name, err)
 	}
 	return r, err
-}
-
-// Named are the stacks of some names, such as "b,e,f".
-func Named(names string) (list []Stack, err error) {
-	for name := range strings.SplitSeq(names, ",") {
-		found := false
-		for _, s := range Stacks() {
-			if s.Name == name {
-				list, found = append(list, s), true
-			}
-		}
-		if !found {
-			return nil, fmt.Errorf("no stack %q; there are a to f", name)
-		}
-	}
-	return list, nil
 }

@@ -2,7 +2,6 @@ package month
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,14 +31,6 @@ func TestStacks(t *testing.T) {
 	assert.Less(t, cost["b"], cost["a"], "packing and consolidation cost less than spreading")
 }
 
-func TestNamed(t *testing.T) {
-	list, err := Named("b,f")
-	require.NoError(t, err)
-	assert.Len(t, list, 2)
-	_, err = Named("b,x")
-	assert.ErrorContains(t, err, `no stack "x"`)
-}
-
 // The first recommendation after a day of a constant use is that of VPA's formula: p90 and 15 %, at least 25m and 250 MiB.
 func TestVPA(t *testing.T) {
 	tr, err := generate.Generate("kubernetes", 5, map[string]string{"nodes": "10"})
@@ -60,7 +51,6 @@ func TestVPA(t *testing.T) {
 	more := v.Demand(day+300, 0, present)
 	assert.Greater(t, more[1], demand[1], "more memory after a kill")
 	assert.Nil(t, v.Demand(day+600, 0, present), "no pod, no opinion")
-	assert.Equal(t, time.Minute, window)
 }
 
 // One day of 200 nodes under a stack; a month is thirty times as long.

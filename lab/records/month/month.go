@@ -44,7 +44,7 @@ func Run(ctx context.Context, cfg Config) error {
 	p := records.NewPage("A month under whole stacks")
 	p.Text(fmt.Sprintf("%d days of %d clusters of each kind of `sigma generate kubernetes --set usage=1`, seeds from %d, under the programs that people run beside each other, simulated by `cerebro/stack`. "+
 		"%d days of use come before, so that sizes have a history; the cluster begins a week before, so that VPA has one. Replicas are those of the trace in every stack, as a HorizontalPodAutoscaler with amounts has them. "+
-		"A node costs its cores from launch to removal, and boots for %g seconds. Evictions are of 100 pods a day, moves among them; waiting is of all pod-time; broken is the share of workload-time in which less than 95 %% of the cpu in use was served. ± is a standard error over clusters.",
+		"A node costs its cores from launch to removal, and boots for %g seconds. Evictions are of 100 pods a day, moves among them; waiting is of all pod-time; broken is the share of workload-time in which less than 95 %% of the cpu in use was served. A pod's memory limit is its request at first; VPA scales it, and sees a sample each five minutes. ± is a standard error over clusters.",
 		cfg.Days, cfg.Clusters, cfg.First, history, product.Boot))
 	stacks := append(product.Stacks(), product.Calm(15))
 	for _, q := range percentiles {
