@@ -266,10 +266,23 @@ func (c *cluster) judged(from, until float64) float64 {
 
 // place puts a pod on the node that the policy ranks first among those that take it.
 func (c *cluster) place(item int32) bool {
+	n, m := c.best(item, func(*node) bool { return true })
+	if n != nil {
+		c.put(item, n, m)
+	}
+	return n != nil
+}
+
+// best is the node that the policy ranks first for a pod among those that take it and that may be used, with its machine of
+// the state; nil = there is none.
+func (c *cluster) best(item int32, may func(*node) bool) (*node, int32) {
 	app := c.app[item]
-	c.candidates = slices.DeleteFunc(c.state.Feasible(app, c.candidates[:0]), func(m int32) bool { return c.nodeFor(m) == nil })
+	c.candidates = slices.DeleteFunc(c.state.Feasible(app, c.candidates[:0]), func(m int32) bool {
+		n := c.nodeFor(m)
+		return n == nil || !may(n)
+	})
 	if len(c.candidates) == 0 {
-		return false
+		return nil, -1
 	}
 	ranked, err := c.state.Rank(c.scorer, binpack.Item{App: app, Serial: uint64(item)}, c.candidates, 1, c.rank[:0])
 	if errors.Is(err, binpack.ErrNotFinite) {
@@ -277,11 +290,10 @@ func (c *cluster) place(item int32) bool {
 	}
 	if err != nil || len(ranked) == 0 {
 		c.err = fmt.Errorf("app %s at %g s: %w", c.trace.Instance.Apps[app].Name, c.now, cmp.Or(err, errors.New("no machine was ranked")))
-		return false
+		return nil, -1
 	}
 	c.rank = ranked
-	c.put(item, c.nodeFor(ranked[0].Machine), ranked[0].Machine)
-	return true
+	return c.nodeFor(ranked[0].Machine), ranked[0].Machine
 }
 
 // lookAgain is the time at which a provisioner looks again at pods that wait: after all nodes that boot.

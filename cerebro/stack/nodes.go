@@ -25,7 +25,17 @@ func (c *cluster) count(item int32, cause Cause) {
 	if c.now >= c.cfg.From {
 		c.out.Evicted[cause]++
 	}
-	c.moved[item] = c.now
+	if cause != Lost && cause != OutOfMemory {
+		c.moved[item] = c.now
+	}
+}
+
+// moveTo moves a pod to a node that takes it.
+func (c *cluster) moveTo(item int32, to *node, cause Cause) {
+	c.count(item, cause)
+	c.take(item)
+	c.state.Arrive(c.app[item], 1)
+	c.put(item, to, to.machine)
 }
 
 // evictElsewhere evicts a pod that does not return to its node.
@@ -39,6 +49,13 @@ func (c *cluster) evictElsewhere(item int32, cause Cause) {
 
 // open reports whether a node takes pods.
 func (c *cluster) open(n *node) bool { return n.ready && !n.cordoned && c.now >= n.closed }
+
+// uncordon opens a node that no provisioner removes.
+func (c *cluster) uncordon(n *node) {
+	if n.cordoned && !n.removing && !n.gone {
+		n.cordoned, c.freed = false, true
+	}
+}
 
 // launch launches a node.
 func (c *cluster) launch(kind int32) {

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -137,16 +138,66 @@ func TestDeschedulerEmptiesNodesBelowTheThreshold(t *testing.T) {
 	assert.Less(t, r.NodeHours, before.NodeHours)
 }
 
+// onlyEmpty has a provisioner that removes empty nodes alone.
+func onlyEmpty(movers ...Mover) Config {
+	k := DefaultKarpenter()
+	k.Underutilized = false
+	return packs(k, movers...)
+}
+
 func TestEmptyNodesMovesAFewPods(t *testing.T) {
 	list := []pods{{count: 4, cpu: 3000, at: 10, leaves: hour}, {count: 4, cpu: 1000, at: 200}}
-	empty := DefaultKarpenter()
-	empty.Underutilized = false
 	e := DefaultEmptyNodes()
-	e.Moves = 1
-	r := run(t, onNodes(t, []int64{4}, list...), packs(empty, e))
+	e.Moves, e.OfWorkload = 1, 1
+	r := run(t, onNodes(t, []int64{4}, list...), onlyEmpty(e))
 	assert.Equal(t, 3, r.Evicted[Rebalancing])
 	assert.InDelta(t, 4+3, r.NodeHours, .3, "one node after the first hour")
 	assert.InDelta(t, 4*101./minute, r.WaitMinutes, 1e-9, "the pods that arrive first wait, those that move do not")
+	e.OfWorkload = .1
+	r = run(t, onNodes(t, []int64{4}, list...), onlyEmpty(e))
+	assert.InDelta(t, 4+3+2+1, r.NodeHours, .3, "one pod of a workload an hour")
+}
+
+// Four nodes with two pods each, of eight workloads, become two: each is cordoned just before its first move.
+func TestEmptyNodesOneByOne(t *testing.T) {
+	var list []pods
+	for range 4 {
+		list = append(list, pods{count: 2, cpu: 1500, at: 10, limit: 1}, pods{count: 2, cpu: 500, at: 200, limit: 1})
+	}
+	list = append(list, pods{count: 4, cpu: 2000, at: 10, leaves: hour / 2, limit: 1})
+	tr := onNodes(t, []int64{8}, list...)
+	for waits, minutes := range map[bool]int{false: 6, true: 2} {
+		t.Run(fmt.Sprint("a pod waits after a minute: ", waits), func(t *testing.T) {
+			e := DefaultEmptyNodes()
+			e.Moves, e.PerHour = 1, 100
+			cfg := onlyEmpty(e)
+			own := *tr
+			if waits {
+				own = *onNodes(t, []int64{8}, append(slices.Clone(list), pods{count: 1, cpu: 8000, at: hour + 70})...)
+			}
+			c, err := newCluster(&own, &cfg)
+			require.NoError(t, err)
+			most, moving := 0, 0
+			c.every(hour-30, 10, func() {
+				now := 0
+				for _, n := range c.nodes {
+					if n.cordoned && len(n.pods) > 0 {
+						now++
+					}
+				}
+				most = max(most, now)
+				if now > 0 && c.now < 2*hour {
+					moving++
+				}
+			})
+			c.run()
+			require.NoError(t, c.err)
+			checkCluster(t, c)
+			assert.Equal(t, 1, most, "cordoned at a time")
+			assert.Positive(t, c.out.Evicted[Rebalancing])
+			assert.Equal(t, minutes, moving/6, "minutes of moves before the next plan")
+		})
+	}
 }
 
 func TestLostNodesAreReplaced(t *testing.T) {
@@ -336,4 +387,10 @@ func TestRelief(t *testing.T) {
 	r = run(t, tr, cfg)
 	assert.Positive(t, r.Evicted[Relieving])
 	assert.Less(t, r.Over, .1)
+	for others, moves := range map[float32]bool{5.4: true, 5.6: false} {
+		tr = onNodes(t, []int64{10}, list...)
+		cfg.Usage = withUse(tr, []float32{1, 1}, []float32{4, others})
+		tr.Instance.Apps[0].Demand[1], tr.Instance.Apps[1].Demand[1] = 1, 1
+		assert.Equal(t, moves, run(t, tr, cfg).Evicted[Relieving] > 0, "another node would have %v + 4 of 10 cores in use, and takes a pod up to 95 %%", others)
+	}
 }

@@ -84,9 +84,11 @@ func (u *use) start() {
 }
 
 // sample is the use of cpu or memory of an item now, 0 without a sample.
-func (u *use) sample(of int, item int32) float64 {
+func (u *use) sample(of int, item int32) float64 { return u.sampleAt(of, item, u.c.now) }
+
+func (u *use) sampleAt(of int, item int32, at float64) float64 {
 	if s := u.series[of][item]; s != nil {
-		if v := s.At(u.c.now); v == v {
+		if v := s.At(at); v == v {
 			return float64(v)
 		}
 	}
@@ -256,7 +258,7 @@ func (u *use) size() {
 		}
 	}
 	if c.cfg.Sizer.Evicts() {
-		c.at(c.now+resizeWaits, func() { c.makeFit(Resizing, math.MaxInt, .5, false) })
+		c.at(c.now+resizeWaits, func() { c.makeFit(Resizing, math.MaxInt, .5, newDaily(c), false) })
 	}
 }
 

@@ -78,6 +78,11 @@ func (m *Model) Hold(slot int32, hold bool) {
 	m.changes++
 }
 
+// Cap sets the most items of an app that one search may move.
+func (m *Model) Cap(app, most int32) {
+	m.cap[app], m.opt.Caps = most, m.cap
+}
+
 // slot is a number for a new item.
 func (m *Model) slot(app int32) int32 {
 	var i int32

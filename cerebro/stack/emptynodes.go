@@ -1,0 +1,228 @@
+package stack
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sigma-scheduler/sigma/binpack/plan/defrag"
+)
+
+// EmptyNodes is a Rebalance with the goal EmptyNodes in mode Auto: it empties one node after the other by few moves. The
+// provisioner removes them.
+type EmptyNodes struct {
+	Every       float64 // seconds between plans
+	Moves       float64 // of a plan, as a share of the pods
+	PerHour     int     // moves
+	MinReplicas int     // a workload with fewer pods stays
+	OfWorkload  float64 // the largest share of a workload's pods that a plan moves, but at least one
+	Takes       float64 // seconds until the replacement of a moved pod is ready and the next one moves
+}
+
+// DefaultEmptyNodes has the defaults of a Rebalance.
+func DefaultEmptyNodes() *EmptyNodes {
+	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: minReplicas, OfWorkload: .1, Takes: minute}
+}
+
+// An emptier carries out the plans of EmptyNodes.
+type emptier struct {
+	*EmptyNodes
+	c       *cluster
+	planned float64           // time of the last plan
+	moved   []float64         // times of moves of the last hour
+	emptied map[*node]float64 // until when they stay cordoned
+}
+
+// A drain empties a node by moves, one after the other.
+type drain struct {
+	node  *node
+	moves []move
+}
+
+type move struct {
+	item     int32
+	from, to *node
+}
+
+func (e *EmptyNodes) start(c *cluster) {
+	own := &emptier{EmptyNodes: e, c: c, emptied: map[*node]float64{}}
+	c.at(c.now+e.Every, own.plan)
+}
+
+func (e *emptier) plan() {
+	e.planned = e.c.now
+	var list []drain
+	if most := int(e.Moves * float64(e.c.state.AliveTotal())); most > 0 && len(e.c.waiting) == 0 {
+		list = e.search(most)
+	}
+	e.next(list)
+}
+
+// search finds the moves by the short search of a replay with `--rebalance`. Pods of a workload of which one moved within
+// the last hour stay. The moves after those that empty the last node are left out.
+func (e *emptier) search(most int) (list []drain) {
+	c := e.c
+	recent := c.recent()
+	model := defrag.NewModel(c.state.Instance(), 1)
+	for app, alive := range c.state.Alive() {
+		model.Cap(int32(app), max(1, int32(e.OfWorkload*float64(alive))))
+	}
+	var items []int32 // by number in the model
+	nodes, left := map[defrag.Position]*node{}, map[*node]int{}
+	for _, n := range c.nodes {
+		if n.machine < 0 || n.cordoned || c.lacks(n) {
+			continue
+		}
+		line, index := c.state.Position(n.machine)
+		nodes[defrag.Position{Line: line, Index: index}], left[n] = n, len(n.pods)
+		for _, item := range n.pods {
+			app := c.app[item]
+			slot, err := model.Add(app, line, index, nil)
+			if err != nil {
+				c.err = err
+				return nil
+			}
+			items = append(items, item)
+			model.Hold(slot, recent[app] || c.state.Alive()[app] < int64(e.MinReplicas))
+		}
+	}
+	ends := map[*node]int{} // the moves after which a node is empty
+	moves := model.Drain(context.Background(), most)
+	for i, m := range moves {
+		from, to := nodes[m.From], nodes[m.To]
+		left[to]++
+		delete(ends, to)
+		if left[from]--; left[from] == 0 {
+			ends[from] = i + 1
+		}
+	}
+	first := 0
+	for i, m := range moves {
+		if n := nodes[m.From]; ends[n] == i+1 {
+			d := drain{node: n}
+			for _, m := range moves[first : i+1] {
+				d.moves = append(d.moves, move{items[m.Item], nodes[m.From], nodes[m.To]})
+			}
+			list, first = append(list, d), i+1
+		}
+	}
+	return list
+}
+
+// next begins the first of some drains that is possible, or waits until the moves of the last hour allow it. A plan is
+// made after all.
+func (e *emptier) next(list []drain) {
+	c := e.c
+	for ; len(list) > 0; list = list[1:] {
+		if e.stopped() {
+			return
+		}
+		d := list[0]
+		if len(d.moves) > e.PerHour || !e.possible(d) {
+			continue
+		}
+		e.moved = slices.DeleteFunc(e.moved, func(at float64) bool { return at <= c.now-hour })
+		if len(e.moved)+len(d.moves) > e.PerHour {
+			c.at(c.now+minute, func() { e.next(list) })
+			return
+		}
+		d.node.cordoned = true
+		e.carryOut(list, 0)
+		return
+	}
+	c.at(e.planned+e.Every, e.plan)
+}
+
+// carryOut makes the moves of the first of some drains from a number on.
+func (e *emptier) carryOut(list []drain, number int) {
+	c, d := e.c, list[0]
+	switch {
+	case e.stopped():
+		c.uncordon(d.node)
+	case number == len(d.moves):
+		until := c.now + hour
+		e.emptied[d.node] = until
+		c.at(until, func() {
+			if e.emptied[d.node] == until {
+				e.open(d.node)
+			}
+		})
+		e.next(list[1:])
+	case !c.move(d.moves[number]):
+		c.uncordon(d.node)
+		e.next(list[1:])
+	default:
+		e.moved = append(e.moved, c.now)
+		c.at(c.now+e.Takes, func() { e.carryOut(list, number+1) })
+	}
+}
+
+// stopped ends a plan if pods wait: empty nodes take pods again, and the next plan is made at its time.
+func (e *emptier) stopped() bool {
+	if len(e.c.waiting) == 0 {
+		return false
+	}
+	for n := range e.emptied {
+		e.open(n)
+	}
+	e.c.at(e.planned+e.Every, e.plan)
+	return true
+}
+
+func (e *emptier) open(n *node) {
+	delete(e.emptied, n)
+	e.c.uncordon(n)
+}
+
+// possible reports whether the moves of a drain that has not begun are still those that empty its node: no pod has arrived
+// or left, and all have their places.
+func (e *emptier) possible(d drain) bool {
+	c := e.c
+	defer c.undo()
+	on := len(d.node.pods)
+	moved := map[int32]bool{}
+	for _, m := range d.moves {
+		app := c.app[m.item]
+		if moved[m.item] || c.on[m.item] != m.from || c.state.Alive()[app] < int64(e.MinReplicas) || m.to.machine < 0 || !c.open(m.to) {
+			return false
+		}
+		if moved[m.item] = true; m.from == d.node {
+			on--
+		}
+		c.unbook(m.item, m.from.twin)
+		if !c.plans.Fits(app, m.to.twin) {
+			return false
+		}
+		c.book(m.item, m.to.twin)
+	}
+	return on == 0 && c.open(d.node)
+}
+
+// move moves a pod to a node. It reports false if the pod has left or the node no longer takes it.
+func (c *cluster) move(m move) bool {
+	if c.on[m.item] != m.from || m.to.machine < 0 || !c.open(m.to) || !c.state.Fits(c.app[m.item], m.to.machine) {
+		return false
+	}
+	c.moveTo(m.item, m.to, Rebalancing)
+	return true
+}
+
+// recent are the workloads, by app, of which a pod was moved within the last hour.
+func (c *cluster) recent() []bool {
+	list := make([]bool, len(c.trace.Instance.Apps))
+	for item, at := range c.moved {
+		if c.now < at+hour {
+			list[c.app[item]] = true
+		}
+	}
+	return list
+}
+
+// lacks reports whether the pods of a node request more than it has.
+func (c *cluster) lacks(n *node) bool {
+	for d := range c.trace.Instance.Dimensions {
+		if c.state.Free(d)[n.machine] < 0 {
+			return true
+		}
+	}
+	return false
+}
