@@ -73,6 +73,9 @@ func (a *autoscaler) scaleUp() {
 	var best []*claim
 	placed, waste := 0, math.Inf(1)
 	for kind := range int32(len(c.state.Kinds())) {
+		if c.now < c.closed[c.zoneOf[kind]] {
+			continue
+		}
 		var claims []*claim
 		n := 0
 		for _, item := range items {

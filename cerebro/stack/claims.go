@@ -36,6 +36,9 @@ func (c *cluster) claimFor(item int32, claims []*claim) *claim {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(nodes[a], nodes[b]) })
 	for _, z := range order {
+		if c.now < c.closed[z] {
+			continue
+		}
 		if cl := c.newClaim(c.zones[z]); c.add(cl, item) {
 			return cl
 		}

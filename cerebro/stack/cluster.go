@@ -43,6 +43,8 @@ type cluster struct {
 	booked       []booking // of the plan that is being made
 	zones        [][]int32 // node types by zone, in the order of the trace
 	zoneOf       []int32   // by node type
+	zoneNames    []string
+	closed       []float64 // by zone: until then no node is launched there
 	use          *use      // nil without usage
 	provisioning func()    // of the provisioner: a pod waits
 	moved        []float64 // per item: time of its last eviction
@@ -99,7 +101,7 @@ func newCluster(t *trace.Trace, cfg *Config) (*cluster, error) {
 		if !ok {
 			z = int32(len(zones))
 			zones[zone] = z
-			c.zones = append(c.zones, nil)
+			c.zones, c.zoneNames, c.closed = append(c.zones, nil), append(c.zoneNames, zone), append(c.closed, 0)
 		}
 		c.zones[z], c.zoneOf = append(c.zones[z], int32(k)), append(c.zoneOf, z)
 	}

@@ -107,8 +107,12 @@ func (c *cluster) charge(n *node) {
 // lose takes nodes away with their pods, which wait.
 func (c *cluster) lose(l Loss) {
 	var lost []*node
+	zone := slices.Index(c.zoneNames, l.Zone)
+	if l.Zone != "" && zone >= 0 {
+		c.closed[zone] = l.Until
+	}
 	for i, n := range c.nodes {
-		if l.Lost(i, len(c.nodes)) {
+		if l.Lost != nil && l.Lost(i, len(c.nodes)) || l.Zone != "" && int(c.zoneOf[n.kind]) == zone {
 			n.cordoned, n.removing = true, true
 			lost = append(lost, n)
 		}

@@ -33,7 +33,10 @@ type Config struct {
 // A Loss takes nodes away at a time.
 type Loss struct {
 	At   float64
-	Lost func(node, nodes int) bool // by the order of launch among the living ones
+	Lost func(node, nodes int) bool // by the order of launch among the living ones; nil = none
+	// Zone is one whose nodes are lost, and in which none is launched until a time; empty = none.
+	Zone  string
+	Until float64
 }
 
 // A Provisioner launches nodes for pods that wait, and removes nodes.

@@ -226,6 +226,39 @@ func TestZones(t *testing.T) {
 	}
 }
 
+// A lost zone has no node until it is back: its pods start in the others.
+func TestLostZone(t *testing.T) {
+	for _, p := range []Provisioner{DefaultKarpenter(), DefaultAutoscaler()} {
+		tr := onNodes(t, []int64{8}, pods{count: 6, cpu: 1000, at: 10, limit: 1}, pods{count: 8, cpu: 8000, at: 2 * hour})
+		one := tr.Instance.Machines[0]
+		tr.Instance.Machines = nil
+		for _, zone := range []string{"a", "b"} {
+			one.Name, one.Zone = "a-"+zone, zone
+			tr.Instance.Machines = append(tr.Instance.Machines, one)
+		}
+		cfg := packs(p)
+		cfg.Losses = []Loss{{At: hour, Zone: "a", Until: 3 * hour}}
+		c, err := newCluster(tr, &cfg)
+		require.NoError(t, err)
+		in := func() (n int) {
+			for _, n2 := range c.nodes {
+				if c.zoneOf[n2.kind] == int32(slices.Index(c.zoneNames, "a")) {
+					n++
+				}
+			}
+			return n
+		}
+		before := 0
+		c.at(hour-1, func() { before = in() })
+		c.at(3*hour-1, func() { assert.Zero(t, in()) })
+		c.run()
+		require.NoError(t, c.err)
+		assert.Positive(t, before)
+		assert.Equal(t, before, c.out.Evicted[Lost])
+		assert.Zero(t, c.out.Unplaced)
+	}
+}
+
 // A generated cluster under each stack: no pod is lost, and nodes cost at least the volume.
 func TestGeneratedCluster(t *testing.T) {
 	for _, sets := range []map[string]string{{}, {"zones": "3", "hard": ".3"}} {

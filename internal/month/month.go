@@ -96,13 +96,13 @@ func named(name string) binpack.Policy {
 const lead = 7 * day
 
 // Run simulates a stack: its cluster begins a week before the time that is judged. Sizes by use have all usage before as
-// history, VPA that week, seven of its half-lives.
-func (s *Stack) Run(t *trace.Trace, u *trace.Usage, from, until float64) (stack.Result, error) {
+// history, VPA that week, seven of its half-lives. Nodes are lost as in the list.
+func (s *Stack) Run(t *trace.Trace, u *trace.Usage, from, until float64, lost ...stack.Loss) (stack.Result, error) {
 	c, err := s.config(t, u)
 	if err != nil {
 		return stack.Result{}, fmt.Errorf("stack %s: %w", s.Name, err)
 	}
-	c.Usage, c.Boot, c.Begin, c.From, c.Until = u, Boot, max(0, from-lead), from, until
+	c.Usage, c.Boot, c.Begin, c.From, c.Until, c.Losses = u, Boot, max(0, from-lead), from, until, lost
 	r, err := stack.Run(t, c)
 	if err != nil {
 		err = fmt.Errorf("stack %s: %w", s.Name, err)

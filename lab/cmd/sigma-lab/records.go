@@ -288,8 +288,8 @@ func (p *program) month() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "month", Short: "Whole stacks on simulated clusters", Args: cobra.NoArgs,
 		RunE: p.run(func(cmd *cobra.Command, _ []string) (err error) {
-			if cfg.Clusters < 2 || cfg.Days < 1 || cfg.Days > 46 {
-				return fmt.Errorf("--clusters %d --days %d: want at least 2, and 1 to 46", cfg.Clusters, cfg.Days)
+			if cfg.Clusters < 2 && (cfg.Clusters != 0 || !printed) || cfg.Days < 1 || cfg.Days > 46 {
+				return fmt.Errorf("--clusters %d --days %d: want at least 2, or 0 with --print, and 1 to 46", cfg.Clusters, cfg.Days)
 			}
 			runner := p.runner()
 			if cfg.Version, err = runner.Version(cmd.Context()); err != nil {
@@ -304,6 +304,7 @@ func (p *program) month() *cobra.Command {
 	cmd.Flags().Uint64Var(&cfg.First, "first", 900_000, "first seed")
 	cmd.Flags().IntVar(&cfg.Clusters, "clusters", 20, "clusters of each kind")
 	cmd.Flags().IntVar(&cfg.Days, "days", 30, "days that are judged")
+	cmd.Flags().IntVar(&cfg.Faults, "faults", 4, "clusters of each kind under faults")
 	cmd.Flags().BoolVar(&printed, "print", false, "print the tables and leave the documents as they are")
 	return cmd
 }

@@ -29,6 +29,7 @@ type Config struct {
 	First   uint64 // seed
 	// Clusters of one node size and as many of several, and the Days that are judged.
 	Clusters, Days int
+	Faults         int // clusters of each kind under faults; 0 = none
 }
 
 const (
@@ -56,6 +57,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	p.List(list)
 	for _, kind := range []struct{ fleet, title string }{{"one", "One node size"}, {"open", "Several node sizes"}} {
+		if cfg.Clusters == 0 {
+			break
+		}
 		results := make([][]stack.Result, len(stacks)) // by stack and cluster
 		for i := range cfg.Clusters {
 			seed := cfg.First + uint64(i)
@@ -89,10 +93,15 @@ func Run(ctx context.Context, cfg Config) error {
 		p.Table(table)
 		fmt.Fprintln(cfg.Log, table.Markdown())
 	}
+	if cfg.Faults > 0 {
+		if err := underFaults(ctx, cfg, p); err != nil {
+			return err
+		}
+	}
 	if cfg.Docs == "" {
 		return nil
 	}
-	p.Commands(cfg.Seconds(), "sigma-lab records month", cfg.Version, []string{fmt.Sprintf("bin/sigma-lab records month --first %d --clusters %d --days %d", cfg.First, cfg.Clusters, cfg.Days)})
+	p.Commands(cfg.Seconds(), "sigma-lab records month", cfg.Version, []string{fmt.Sprintf("bin/sigma-lab records month --first %d --clusters %d --days %d --faults %d", cfg.First, cfg.Clusters, cfg.Days, cfg.Faults)})
 	return p.Save(filepath.Join(cfg.Docs, Page))
 }
 
