@@ -263,7 +263,7 @@ func (c *cluster) takers(app int32) []int32 {
 			return true
 		}
 		n := c.byTwin[m]
-		return n == nil || n.aside || !c.open(n)
+		return n == nil || n.aside || !c.open(n) || !c.sparesRoom(n, app)
 	})
 	return c.candidates
 }

@@ -281,7 +281,7 @@ func (c *cluster) best(item int32, may func(*node) bool) (*node, int32) {
 	app := c.app[item]
 	c.candidates = slices.DeleteFunc(c.state.Feasible(app, c.candidates[:0]), func(m int32) bool {
 		n := c.nodeFor(m)
-		return n == nil || !may(n)
+		return n == nil || !may(n) || !c.sparesRoom(n, app)
 	})
 	if len(c.candidates) == 0 {
 		return nil, -1

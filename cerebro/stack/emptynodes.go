@@ -41,6 +41,7 @@ type drain struct {
 type move struct {
 	item     int32
 	from, to *node
+	demand   []int64 // for which a place is reserved
 }
 
 func (e *EmptyNodes) start(c *cluster) {
@@ -57,23 +58,31 @@ func (e *emptier) plan() {
 	e.next(list)
 }
 
-// search finds the moves by the short search of a replay with `--rebalance`. Pods of a workload of which one moved within
-// the last hour stay. The moves after those that empty the last node are left out.
+// search finds the moves by the short search of a replay with `--rebalance`. Those of the last hour count toward the most
+// of a workload. The moves after those that empty the last node are left out.
 func (e *emptier) search(most int) (list []drain) {
 	c := e.c
-	recent := c.recent()
-	model := defrag.NewModel(c.state.Instance(), 1)
+	left := make([]int32, len(c.state.Alive())) // by app
 	for app, alive := range c.state.Alive() {
-		model.Cap(int32(app), max(1, int32(e.OfWorkload*float64(alive))))
+		left[app] = max(1, int32(e.OfWorkload*float64(alive)))
+	}
+	for item, at := range c.moved {
+		if c.now < at+hour {
+			left[c.app[item]]--
+		}
+	}
+	model := defrag.NewModel(c.state.Instance(), 1)
+	for app, most := range left {
+		model.Cap(int32(app), max(0, most))
 	}
 	var items []int32 // by number in the model
-	nodes, left := map[defrag.Position]*node{}, map[*node]int{}
+	nodes, on := map[defrag.Position]*node{}, map[*node]int{}
 	for _, n := range c.nodes {
 		if n.machine < 0 || n.cordoned || c.lacks(n) {
 			continue
 		}
 		line, index := c.state.Position(n.machine)
-		nodes[defrag.Position{Line: line, Index: index}], left[n] = n, len(n.pods)
+		nodes[defrag.Position{Line: line, Index: index}], on[n] = n, len(n.pods)
 		for _, item := range n.pods {
 			app := c.app[item]
 			slot, err := model.Add(app, line, index, nil)
@@ -82,16 +91,16 @@ func (e *emptier) search(most int) (list []drain) {
 				return nil
 			}
 			items = append(items, item)
-			model.Hold(slot, recent[app] || c.state.Alive()[app] < int64(e.MinReplicas))
+			model.Hold(slot, left[app] < 1 || c.state.Alive()[app] < int64(e.MinReplicas))
 		}
 	}
 	ends := map[*node]int{} // the moves after which a node is empty
 	moves := model.Drain(context.Background(), most)
 	for i, m := range moves {
 		from, to := nodes[m.From], nodes[m.To]
-		left[to]++
+		on[to]++
 		delete(ends, to)
-		if left[from]--; left[from] == 0 {
+		if on[from]--; on[from] == 0 {
 			ends[from] = i + 1
 		}
 	}
@@ -100,7 +109,7 @@ func (e *emptier) search(most int) (list []drain) {
 		if n := nodes[m.From]; ends[n] == i+1 {
 			d := drain{node: n}
 			for _, m := range moves[first : i+1] {
-				d.moves = append(d.moves, move{items[m.Item], nodes[m.From], nodes[m.To]})
+				d.moves = append(d.moves, move{item: items[m.Item], from: nodes[m.From], to: nodes[m.To]})
 			}
 			list, first = append(list, d), i+1
 		}
@@ -126,6 +135,11 @@ func (e *emptier) next(list []drain) {
 			return
 		}
 		d.node.cordoned = true
+		for i := range d.moves {
+			m := &d.moves[i]
+			m.demand = slices.Clone(c.demand(m.item))
+			m.to.reserve(m.demand, 1)
+		}
 		e.carryOut(list, 0)
 		return
 	}
@@ -137,7 +151,7 @@ func (e *emptier) carryOut(list []drain, number int) {
 	c, d := e.c, list[0]
 	switch {
 	case e.stopped():
-		c.uncordon(d.node)
+		c.giveUp(d, number)
 	case number == len(d.moves):
 		until := c.now + hour
 		e.emptied[d.node] = until
@@ -148,12 +162,21 @@ func (e *emptier) carryOut(list []drain, number int) {
 		})
 		e.next(list[1:])
 	case !c.move(d.moves[number]):
-		c.uncordon(d.node)
+		c.giveUp(d, number)
 		e.next(list[1:])
 	default:
 		e.moved = append(e.moved, c.now)
 		c.at(c.now+e.Takes, func() { e.carryOut(list, number+1) })
 	}
+}
+
+// giveUp ends a drain whose moves from a number on are not made.
+func (c *cluster) giveUp(d drain, number int) {
+	for _, m := range d.moves[number:] {
+		m.to.reserve(m.demand, -1)
+	}
+	c.uncordon(d.node)
+	c.freed = true
 }
 
 // stopped ends a plan if pods wait: empty nodes take pods again, and the next plan is made at its time.
@@ -202,6 +225,7 @@ func (c *cluster) move(m move) bool {
 	if c.on[m.item] != m.from || m.to.machine < 0 || !c.open(m.to) || !c.state.Fits(c.app[m.item], m.to.machine) {
 		return false
 	}
+	m.to.reserve(m.demand, -1)
 	c.moveTo(m.item, m.to, Rebalancing)
 	return true
 }

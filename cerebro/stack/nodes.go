@@ -18,6 +18,27 @@ type node struct {
 	closed        float64 // until then it takes no pod, since its memory was full
 	unneeded      float64 // since then the autoscaler would remove it; negative = it would not
 	pods          []int32 // items, in the order of arrival
+	reserved      []int64 // for pods that move to it; others have the rest of its room
+}
+
+// reserve adds a demand to the reserved amounts, or takes it away.
+func (n *node) reserve(demand []int64, sign int64) {
+	if n.reserved == nil {
+		n.reserved = make([]int64, len(demand))
+	}
+	for d, amount := range demand {
+		n.reserved[d] += sign * amount
+	}
+}
+
+// sparesRoom reports whether a node has room for a pod of an app beside the reserved amounts.
+func (c *cluster) sparesRoom(n *node, app int32) bool {
+	for d, amount := range n.reserved {
+		if amount > 0 && n.machine >= 0 && c.state.Free(d)[n.machine]-amount < c.state.Instance().Apps[app].Demand[d] {
+			return false
+		}
+	}
+	return true
 }
 
 // count counts an eviction.
