@@ -14,13 +14,13 @@ type EmptyNodes struct {
 	Moves       float64 // of a plan, as a share of the pods
 	PerHour     int     // moves
 	MinReplicas int     // a workload with fewer pods stays
-	OfWorkload  float64 // the largest share of a workload's pods that a plan moves, but at least one
+	OfWorkload  float64 // the largest share of a workload's pods that move within an hour, but at least one
 	Takes       float64 // seconds until the replacement of a moved pod is ready and the next one moves
 }
 
 // DefaultEmptyNodes has the defaults of a Rebalance.
 func DefaultEmptyNodes() *EmptyNodes {
-	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: minReplicas, OfWorkload: .1, Takes: minute}
+	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: minReplicas, OfWorkload: .25, Takes: minute}
 }
 
 // An emptier carries out the plans of EmptyNodes.
@@ -62,15 +62,7 @@ func (e *emptier) plan() {
 // of a workload. The moves after those that empty the last node are left out.
 func (e *emptier) search(most int) (list []drain) {
 	c := e.c
-	left := make([]int32, len(c.state.Alive())) // by app
-	for app, alive := range c.state.Alive() {
-		left[app] = max(1, int32(e.OfWorkload*float64(alive)))
-	}
-	for item, at := range c.moved {
-		if c.now < at+hour {
-			left[c.app[item]]--
-		}
-	}
+	left := c.leftOfHour(e.OfWorkload)
 	model := defrag.NewModel(c.state.Instance(), 1)
 	for app, most := range left {
 		model.Cap(int32(app), max(0, most))
@@ -230,15 +222,18 @@ func (c *cluster) move(m move) bool {
 	return true
 }
 
-// recent are the workloads, by app, of which a pod was moved within the last hour.
-func (c *cluster) recent() []bool {
-	list := make([]bool, len(c.trace.Instance.Apps))
+// leftOfHour are the pods, by app, that may still move within an hour: of a share of them, but at least one.
+func (c *cluster) leftOfHour(share float64) []int32 {
+	left := make([]int32, len(c.state.Alive()))
+	for app, alive := range c.state.Alive() {
+		left[app] = max(1, int32(share*float64(alive)))
+	}
 	for item, at := range c.moved {
 		if c.now < at+hour {
-			list[c.app[item]] = true
+			left[c.app[item]]--
 		}
 	}
-	return list
+	return left
 }
 
 // lacks reports whether the pods of a node request more than it has.

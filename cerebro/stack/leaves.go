@@ -49,11 +49,11 @@ func (d *daily) count(app int32) {
 type Fit struct {
 	Moves      float64 // a day, as a share of the pods, but at least one
 	PerHour    int
-	OfWorkload float64 // the largest share of a workload's pods that a plan moves, but at least one; there is one plan a day
+	OfWorkload float64 // the largest share of a workload's pods a day, but at least one
 }
 
 // DefaultFit has the defaults of a Rebalance.
-func DefaultFit() *Fit { return &Fit{Moves: .01, PerHour: 20, OfWorkload: .1} }
+func DefaultFit() *Fit { return &Fit{Moves: .01, PerHour: 20, OfWorkload: .25} }
 
 func (f *Fit) start(c *cluster) {
 	today := c.eachDay()
@@ -129,7 +129,7 @@ func (r *Relief) start(c *cluster) {
 func (r *relief) turn() {
 	c := r.c
 	r.moved = slices.DeleteFunc(r.moved, func(at float64) bool { return at <= c.now-hour })
-	var recent []bool
+	var left []int32
 	most := int(c.use.step / minute)
 	for _, n := range slices.Clone(c.nodes) {
 		since, over := c.use.overfull[n]
@@ -139,10 +139,10 @@ func (r *relief) turn() {
 		if most < 1 || r.today.left(r.Moves) < 1 || len(r.moved) >= r.PerHour {
 			return
 		}
-		if recent == nil {
-			recent = c.recent()
+		if left == nil {
+			left = c.leftOfHour(r.OfWorkload)
 		}
-		if r.relieve(n, recent) {
+		if r.relieve(n, left) {
 			most--
 		}
 	}
@@ -165,7 +165,7 @@ func (u *use) samples(item int32) (of [2][2]float64) {
 
 // relieve moves one pod of a node to the node that the policy ranks first among those that stay below the margin: the smallest
 // by use that is no less than the excess, else the largest.
-func (r *relief) relieve(n *node, recent []bool) bool {
+func (r *relief) relieve(n *node, left []int32) bool {
 	c, u := r.c, r.c.use
 	used := make([][2][2]float64, len(n.pods))
 	load, capacity := u.load(n), u.capacity(n)
@@ -185,7 +185,7 @@ func (r *relief) relieve(n *node, recent []bool) bool {
 	}
 	for _, i := range defrag.LeaveOrder(sizes, load[1][worst]-capacity[worst]) {
 		item := n.pods[i]
-		if app := c.app[item]; sizes[i] == 0 || recent[app] || !r.today.spares(app, r.OfWorkload) {
+		if app := c.app[item]; sizes[i] == 0 || left[app] < 1 || !r.today.spares(app, r.OfWorkload) {
 			continue
 		}
 		to, _ := c.best(item, func(to *node) bool {
@@ -195,7 +195,7 @@ func (r *relief) relieve(n *node, recent []bool) bool {
 			continue
 		}
 		c.moveTo(item, to, Relieving)
-		recent[c.app[item]] = true
+		left[c.app[item]]--
 		r.today.count(c.app[item])
 		r.moved = append(r.moved, c.now)
 		r.busy[n], r.busy[to] = c.now, c.now

@@ -153,7 +153,7 @@ func TestEmptyNodesMovesAFewPods(t *testing.T) {
 	assert.Equal(t, 3, r.Evicted[Rebalancing])
 	assert.InDelta(t, 4+3, r.NodeHours, .3, "one node after the first hour")
 	assert.InDelta(t, 4*101./minute, r.WaitMinutes, 1e-9, "the pods that arrive first wait, those that move do not")
-	e.OfWorkload = .1
+	e.OfWorkload = .25
 	r = run(t, onNodes(t, []int64{4}, list...), onlyEmpty(e))
 	assert.InDelta(t, 4+3+2+1, r.NodeHours, .3, "one pod of a workload an hour")
 }

@@ -64,8 +64,8 @@ func (s *Start) readPrices(path string) error {
 	return nil
 }
 
-// CapShares lets at most a share of the placed items of each app move, but at least one.
-func (s *Start) CapShares(share float64) {
+// Cap lets at most a number of the placed items of each app move, less those of its group that were moved before.
+func (s *Start) Cap(most func(items int) int, moved map[string]int) {
 	s.caps = make([]int32, len(s.Trace.Instance.Apps))
 	for _, it := range s.Items {
 		if it.Line >= 0 {
@@ -73,7 +73,8 @@ func (s *Start) CapShares(share float64) {
 		}
 	}
 	for a, n := range s.caps {
-		s.caps[a] = max(1, int32(share*float64(n)))
+		inst := s.Trace.Instance
+		s.caps[a] = int32(max(0, most(int(n))-moved[inst.Groups[inst.Apps[a].Group].Name]))
 	}
 }
 

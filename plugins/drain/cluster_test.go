@@ -46,7 +46,7 @@ type cluster struct {
 	staying   map[string]bool   // workloads that a budget keeps
 	unfit     map[string]string // why filters refuse a pod, by node
 	asked     int               // how often
-	recent    map[string]bool   // and of which a pod was evicted within the hour
+	recent    map[string]int    // and evictions of them within the hour
 	lacks     string
 	unasked   error       // when rights are asked for
 	uncounted error       // when evictions are counted
@@ -67,7 +67,7 @@ func (c *cluster) later(d time.Duration, do func()) {
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{T: t, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, refuses: map[string]error{}, staying: map[string]bool{}, unfit: map[string]string{}, recent: map[string]bool{}}
+	c := &cluster{T: t, nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, refuses: map[string]error{}, staying: map[string]bool{}, unfit: map[string]string{}, recent: map[string]int{}}
 	c.object = &v1alpha1.Rebalance{ObjectMeta: metav1.ObjectMeta{Name: "tidy", UID: "r", Generation: 1}, Spec: *defaults()}
 	c.object.Spec.Mode, c.object.Spec.MovesPerHour, c.object.Spec.InFlight = v1alpha1.RebalanceAuto, 20, 1
 	for i := range 6 {
@@ -100,9 +100,9 @@ func (c *cluster) begin() *execution {
 	s, err := parseSpec(&c.object.Spec)
 	require.NoError(c, err)
 	picture := &snapshot.Picture{Nodes: c.Nodes(), Pods: c.Pods()}
-	stays, err := c.notEvictable(c.Context(), &s, picture)
+	stays, moved, err := c.notEvictable(c.Context(), &s, picture.Nodes, picture.Pods)
 	require.NoError(c, err)
-	_, found, err := s.plan(c.Context(), picture, &c.Options, time.Now(), stays)
+	_, found, err := s.plan(c.Context(), picture, &c.Options, time.Now(), stays, moved)
 	require.NoError(c, err)
 	w := c.newExecution(c.Context(), c.object, found, picture.Pods, time.Now())
 	c.executions[c.object.Name] = w
@@ -266,11 +266,11 @@ func (c *cluster) Evict(ctx context.Context, object string, perHour int, p *v1.P
 }
 
 // Recent implements [Site]. Without rights workloads cannot be read.
-func (c *cluster) Recent(context.Context) (func(*v1.Pod) bool, error) {
+func (c *cluster) Recent(context.Context) (func(*v1.Pod) int, error) {
 	if c.lacks != "" {
 		return nil, fmt.Errorf("list workloads: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "", errors.New("no")))
 	}
-	return func(p *v1.Pod) bool { return c.recent[workloadOf(p)] }, nil
+	return func(p *v1.Pod) int { return c.recent[workloadOf(p)] }, nil
 }
 
 // Evicted implements [Site].

@@ -253,15 +253,16 @@ func (c *controller) plan(ctx context.Context, o *v1alpha1.Rebalance, s *parsedS
 	}
 	picture, err := c.read(ctx)
 	var stays func(*v1.Pod) string
+	var moved map[string]int
 	if err == nil {
-		stays, err = c.notEvictable(ctx, s, picture)
+		stays, moved, err = c.notEvictable(ctx, s, picture.Nodes, picture.Pods)
 	}
 	if err != nil {
 		plans.WithLabelValues("unreadable").Inc()
 		set(o, v1alpha1.ConditionPlanned, false, "Unreadable", err.Error())
 		return c.write(ctx, o, was)
 	}
-	plan, found, err := s.plan(ctx, picture, &c.Options, now, stays)
+	plan, found, err := s.plan(ctx, picture, &c.Options, now, stays, moved)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

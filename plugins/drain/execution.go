@@ -21,7 +21,6 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/evict"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
-	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
 // A Holder keeps places for replacements: an engine.
@@ -47,8 +46,8 @@ type Site interface {
 	Evict(ctx context.Context, object string, perHour int, pod *v1.Pod) error
 	// Evicted is the number of pods evicted for a Rebalance within the hour, by any scheduler.
 	Evicted(ctx context.Context, object string) (int, error)
-	// Recent returns a predicate for the pods of workloads that had an eviction within the hour.
-	Recent(ctx context.Context) (func(*v1.Pod) bool, error)
+	// Recent returns how many pods of a pod's workload were evicted within the hour.
+	Recent(ctx context.Context) (func(*v1.Pod) int, error)
 	// PatchNode makes a merge patch.
 	PatchNode(ctx context.Context, name string, patch []byte) error
 	// MissingRight returns the right that is missing to carry out a plan; "" = no right is missing.
@@ -138,21 +137,29 @@ func (c *controller) prepare(ctx context.Context, o *v1alpha1.Rebalance, now tim
 	return x
 }
 
-// notEvictable returns why pods stay in mode Auto that might move in a dry run; nil in a dry run. A workload
-// that was moved from within the hour may be at its limit.
-func (c *controller) notEvictable(ctx context.Context, s *parsedSpec, p *snapshot.Picture) (func(*v1.Pod) string, error) {
+// notEvictable returns why pods stay in mode Auto that might move in a dry run; nil in a dry run. moved has how many pods of
+// the workloads on the nodes were evicted within the hour: they count toward the limit of the workload.
+func (c *controller) notEvictable(ctx context.Context, s *parsedSpec, nodes []*v1.Node, pods []*v1.Pod) (stays func(*v1.Pod) string, moved map[string]int, _ error) {
 	if !s.auto() {
-		return nil, nil
+		return nil, nil, nil
 	}
 	recent, err := c.Site.Recent(ctx)
 	switch {
 	case apierrors.IsForbidden(err): // then nothing is evicted, and newWork reports it
-		recent = func(*v1.Pod) bool { return false }
+		recent = func(*v1.Pod) int { return 0 }
 	case err != nil:
-		return nil, err
+		return nil, nil, err
+	}
+	moved = map[string]int{}
+	replicas := map[string]int{}
+	for _, p := range pods {
+		if group := podspec.Group(p, c.AppLabel); p.Spec.NodeName != "" && !podspec.Ended(p) {
+			moved[group] = recent(p)
+			replicas[group]++
+		}
 	}
 	budgets, forbidden, engaged := c.Site.NotEvictable(), map[string]bool{}, map[string]bool{}
-	for _, n := range p.Nodes {
+	for _, n := range nodes {
 		forbidden[n.Name] = isProtected(n)
 	}
 	return func(pod *v1.Pod) string {
@@ -167,11 +174,11 @@ func (c *controller) notEvictable(ctx context.Context, s *parsedSpec, p *snapsho
 			return "a disruption budget keeps it"
 		case engaged[group]:
 			return "a plan or make-room moves pods of its workload"
-		case recent(pod):
-			return "a pod of its workload was evicted within the hour"
+		case moved[group] >= evict.OfRebalance.OfWorkload(replicas[group]):
+			return "no more pods of its workload may be evicted within the hour"
 		}
 		return ""
-	}, nil
+	}, moved, nil
 }
 
 // current is the next one or the one in progress; nil = all are finished.

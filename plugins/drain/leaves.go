@@ -77,6 +77,7 @@ type leaves struct {
 	stays    func(*v1.Pod) string
 	prefer   func(*v1.Pod, []string) []string
 	refusal  func(*v1.Pod, string) string
+	recent   map[string]int // evictions of the last hour by workload
 	today    []v1alpha1.RebalanceMove
 	paused   func(node string) bool
 
@@ -254,7 +255,7 @@ func (l *leaves) giveAway(o overfull, pods []*v1.Pod, most int) (why string) {
 		case stays != "":
 		case movesOf(group, l.today, l.moves) >= max(1, int(ofWorkload*float64(l.groups[group]))):
 			stays = "a quarter of its workload has moved today"
-		case movesOf(group, l.moves) >= max(1, evict.Defaults.WorkloadPercent*l.groups[group]/100):
+		case l.recent[group]+movesOf(group, l.moves) >= evict.OfRebalance.OfWorkload(l.groups[group]):
 			stays = "as many pods of its workload move already as may be evicted within an hour"
 		}
 		if size := l.sizes[p.UID][o.dimension]; stays == "" && size > 0 && l.pod[nameOf(p)] == nil {

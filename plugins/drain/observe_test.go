@@ -15,7 +15,6 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
-	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
 // seen is what can be seen of the first drain.
@@ -252,14 +251,30 @@ func TestStays(t *testing.T) {
 		engaged := pod("w2", 0, 0, "1")
 		c.engine.Hold("x", float64(time.Now().Add(time.Hour).Unix()), []kube.Place{{Pod: engaged, Node: "n04"}})
 		c.sync()
-		c.recent["w4"] = true
+		c.recent["w4"] = 1
+		for i := range 8 { // two may move within an hour
+			p := pod("w6", 10+i, 1, "1")
+			c.pods[p.UID] = p
+		}
+		c.recent["w6"] = 1
 		s, err := parseSpec(&c.object.Spec)
 		require.NoError(c, err)
-		stays, err := c.notEvictable(c.Context(), &s, &snapshot.Picture{Nodes: c.Nodes()})
+		stays, _, err := c.notEvictable(c.Context(), &s, c.Nodes(), c.Pods())
 		require.NoError(c, err)
 		require.Equal(c, []string{
-			"", "its node must not be removed", "a disruption budget keeps it", "a plan or make-room moves pods of its workload", "a pod of its workload was evicted within the hour",
+			"", "its node must not be removed", "a disruption budget keeps it", "a plan or make-room moves pods of its workload", "no more pods of its workload may be evicted within the hour",
 		}, []string{stays(pod("w3", 0, 0, "1")), stays(pod("w3", 0, 5, "1")), stays(pod("w1", 0, 0, "1")), stays(engaged), stays(pod("w4", 0, 0, "1"))})
+		require.Empty(c, stays(pod("w6", 10, 1, "1")), "one of two has moved")
+		c.recent["w6"] = 2
+		stays, moved, err := c.notEvictable(c.Context(), &s, c.Nodes(), c.Pods())
+		require.NoError(c, err)
+		require.NotEmpty(c, stays(pod("w6", 10, 1, "1")))
+		require.Equal(c, 2, moved[podspec.Group(pod("w6", 10, 1, "1"), c.AppLabel)])
+		for uid, p := range c.pods {
+			if workloadOf(p) == "w6" {
+				delete(c.pods, uid)
+			}
+		}
 
 		w := c.begin()
 		for _, u := range w.drains {

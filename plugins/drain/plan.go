@@ -106,8 +106,8 @@ func (s *parsedSpec) due(status *v1alpha1.RebalanceStatus, generation int64, fai
 
 // plan searches moves of the profile's pods in a snapshot, which it changes. found is nil if no pod has a node.
 // stays names further pods that must not move; nil = no further ones. In mode Auto no more pods of a workload move
-// than may be evicted within an hour.
-func (s *parsedSpec) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string) (plan *v1alpha1.RebalancePlan, found *defrag.Result, err error) {
+// than may be evicted within an hour, of which some were moved.
+func (s *parsedSpec) plan(ctx context.Context, p *snapshot.Picture, o *Options, now time.Time, stays func(*v1.Pod) string, moved map[string]int) (plan *v1alpha1.RebalancePlan, found *defrag.Result, err error) {
 	s.narrow(p)
 	stays = withBatch(p.AllPods, stays)
 	r := snapshot.NewRecorder(o.AppLabel, now)
@@ -130,7 +130,7 @@ func (s *parsedSpec) plan(ctx context.Context, p *snapshot.Picture, o *Options, 
 		return nil, nil, err
 	}
 	if s.auto() {
-		start.CapShares(float64(evict.Defaults.WorkloadPercent) / 100)
+		start.Cap(evict.OfRebalance.OfWorkload, moved)
 	}
 	found, err = defrag.Search(ctx, start, s.search)
 	if err != nil {

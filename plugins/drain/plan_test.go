@@ -62,7 +62,7 @@ func planOf(t *testing.T, spec *v1alpha1.RebalanceSpec, p *snapshot.Picture) (*v
 	t.Helper()
 	s, err := parseSpec(spec)
 	require.NoError(t, err)
-	plan, found, err := s.plan(t.Context(), p, &Options{Fleet: "open"}, noon, nil)
+	plan, found, err := s.plan(t.Context(), p, &Options{Fleet: "open"}, noon, nil, nil)
 	require.NoError(t, err)
 	if found == nil {
 		return plan, "no pod stands on a node"
@@ -169,7 +169,7 @@ func TestPlanMovesItsOwnPods(t *testing.T) {
 		}
 		s, err := parseSpec(spec)
 		require.NoError(t, err)
-		plan, _, err := s.plan(t.Context(), p, &Options{Fleet: "open", Profile: "sigma"}, noon, func(*v1.Pod) string { return "" })
+		plan, _, err := s.plan(t.Context(), p, &Options{Fleet: "open", Profile: "sigma"}, noon, func(*v1.Pod) string { return "" }, nil)
 		require.NoError(t, err)
 		require.Equal(t, plan.Pods/2, plan.Fixed, mode)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/kube"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
-	"github.com/sigma-scheduler/sigma/plugins/snapshot"
 )
 
 // planLeaves makes the plan of an object of goal Relief or Fit, and in mode Auto begins to carry it out: of Relief the
@@ -98,7 +97,7 @@ func (c *controller) readLeaves(ctx context.Context, o *v1alpha1.Rebalance, s *p
 		l.today = today(o.Status.Today, now)
 		return l, 0, nil
 	}
-	if more, err = c.notEvictable(ctx, s, &snapshot.Picture{Nodes: nodes}); err != nil {
+	if more, l.recent, err = c.notEvictable(ctx, s, nodes, pods); err != nil {
 		return nil, 0, err
 	}
 	l.prefer = c.Holder.Prefer

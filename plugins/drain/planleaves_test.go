@@ -64,8 +64,8 @@ func (c *cluster) follow(u *useOfCluster) {
 	c.sync()
 	c.onEvict = func() {
 		workload := c.evicted[len(c.evicted)-1]
-		c.recent[workload] = true
-		c.later(time.Hour, func() { delete(c.recent, workload) })
+		c.recent[workload]++
+		c.later(time.Hour, func() { c.recent[workload]-- })
 	}
 }
 

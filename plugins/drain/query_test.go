@@ -59,9 +59,9 @@ func (nodesAlone) MissingRight(context.Context) (string, error)             { re
 func (nodesAlone) Evict(context.Context, string, int, *v1.Pod) error {
 	return nil
 }
-func (nodesAlone) Evicted(context.Context, string) (int, error)       { return 0, nil }
-func (nodesAlone) Recent(context.Context) (func(*v1.Pod) bool, error) { return nil, nil }
-func (nodesAlone) PatchNode(context.Context, string, []byte) error    { return nil }
+func (nodesAlone) Evicted(context.Context, string) (int, error)      { return 0, nil }
+func (nodesAlone) Recent(context.Context) (func(*v1.Pod) int, error) { return nil, nil }
+func (nodesAlone) PatchNode(context.Context, string, []byte) error   { return nil }
 
 // Tenant a's pods that no node would take, empty or not, stop no Rebalance.
 func TestTwoTenantsHopelessPods(t *testing.T) {

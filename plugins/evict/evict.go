@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -127,9 +128,9 @@ func (e *Evictor) Count(ctx context.Context, by Source) (int, error) {
 	return len(recordsOf(list, func(n entry) bool { return n.by == by })), err
 }
 
-// Recent returns whether a pod is of a workload of which a pod was evicted within the last hour,
-// or whose records cannot be read.
-func (e *Evictor) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
+// Recent returns how many pods of a pod's workload were evicted within the last hour; if its records cannot be read, the
+// largest number.
+func (e *Evictor) Recent(ctx context.Context) (func(*v1.Pod) int, error) {
 	all, err := e.workloads(ctx)
 	if err != nil {
 		return nil, err
@@ -138,16 +139,21 @@ func (e *Evictor) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	moved := map[string]bool{}
-	for _, w := range all {
-		moved[w.String()] = len(w.records) > 0 || w.broken != nil
-	}
+	moved := map[string]int{}
 	for _, n := range list {
-		moved[n.workload] = true
+		moved[n.workload]++
 	}
-	return func(pod *v1.Pod) bool {
+	for _, w := range all {
+		if moved[w.String()] = max(moved[w.String()], len(w.records)); w.broken != nil {
+			moved[w.String()] = math.MaxInt32
+		}
+	}
+	return func(pod *v1.Pod) int {
 		kind, ref, err := recordedAt(pod)
-		return err == nil && moved[(&workload{kind: kind, ref: ref, namespace: pod.Namespace}).String()]
+		if err != nil {
+			return 0
+		}
+		return moved[(&workload{kind: kind, ref: ref, namespace: pod.Namespace}).String()]
 	}, nil
 }
 

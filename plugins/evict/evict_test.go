@@ -3,6 +3,7 @@ package evict
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -81,13 +82,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A workload that a pod was evicted of is known for an hour, and one whose records cannot be read
-// until they are mended.
+// An eviction of a workload counts for an hour; one whose records cannot be read has too many until they are mended.
 func TestRecent(t *testing.T) {
 	s, clock := newSite("shop/web", "shop/db", "bank/web")
 	e := New(s, Rebalance, Defaults, clock)
 	require.NoError(t, New(s, Updater, Limits{}, clock).Evict(t.Context(), pod("shop/web", "a")))
-	is := func() (list []bool) {
+	is := func() (list []int) {
 		recent, err := e.Recent(t.Context())
 		require.NoError(t, err)
 		bare := pod("shop/web", "a")
@@ -97,14 +97,14 @@ func TestRecent(t *testing.T) {
 		}
 		return list
 	}
-	require.Equal(t, []bool{true, false, false, false}, is())
+	require.Equal(t, []int{1, 0, 0, 0}, is())
 	clock.SetTime(start.Add(time.Hour))
-	require.Equal(t, []bool{false, false, false, false}, is())
+	require.Equal(t, []int{0, 0, 0, 0}, is())
 	s.annotate("shop/db", "by hand")
-	require.Equal(t, []bool{false, true, false, false}, is())
+	require.Equal(t, []int{0, math.MaxInt32, 0, 0}, is())
 	require.NoError(t, e.Evict(t.Context(), pod("bank/web", "a")))
 	s.annotate("bank/web", "")
-	require.Equal(t, []bool{false, true, true, false}, is(), "the list has it")
+	require.Equal(t, []int{0, math.MaxInt32, 1, 0}, is(), "the list has it")
 }
 
 // TestUnready: one pod of a workload at a time.

@@ -24,9 +24,21 @@ type Limits struct {
 	ofSource int
 }
 
-// Defaults are the limits of make-room and Rebalance where their objects do not set lower
+// Defaults are the limits of make-room where its policy does not set lower
 // ones: a node of 110 pods, the kubelet's default, takes two hours to empty.
 var Defaults = Limits{WorkloadPercent: 10, OneAtATime: true, PerNamespace: 60, PerNode: 60, PerHour: 240}
+
+// OfRebalance are the limits of a Rebalance: it moves one pod after the other, and may empty a node that has several pods
+// of a workload.
+var OfRebalance = Limits{WorkloadPercent: 25, OneAtATime: true, PerNamespace: 60, PerNode: 60, PerHour: 240}
+
+// OfWorkload is the number of pods of a workload that may be evicted; 0 is no limit.
+func (l *Limits) OfWorkload(replicas int) int {
+	if l.WorkloadPercent <= 0 {
+		return 0
+	}
+	return max(1, replicas*l.WorkloadPercent/100)
+}
 
 // statusLag is how long a workload's status may not show an eviction.
 const statusLag = 5 * time.Second
@@ -88,10 +100,6 @@ func (l *Limits) settled(w *workload, list []entry, now time.Time) error {
 // check returns the limit that one more eviction of a pod of w would exceed. Only the
 // workload's own limit counts its annotation, which others can write.
 func (l *Limits) check(w *workload, r record, list []entry, now time.Time) error {
-	share := 0
-	if l.WorkloadPercent > 0 {
-		share = max(1, w.replicas*l.WorkloadPercent/100)
-	}
 	if r.by != Batch {
 		list = slices.DeleteFunc(slices.Clone(list), func(n entry) bool { return n.by == Batch })
 	}
@@ -100,7 +108,7 @@ func (l *Limits) check(w *workload, r record, list []entry, now time.Time) error
 		most int
 		have []record
 	}{
-		{"workload " + w.String(), share, w.evictions(list)},
+		{"workload " + w.String(), l.OfWorkload(w.replicas), w.evictions(list)},
 		{"namespace " + w.namespace, l.PerNamespace, recordsOf(list, func(n entry) bool { return n.namespace() == w.namespace })},
 		{"node " + r.node, l.PerNode, recordsOf(list, func(n entry) bool { return n.node == r.node })},
 		{"cluster", l.PerHour, recordsOf(list, every)},

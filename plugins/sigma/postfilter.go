@@ -92,14 +92,14 @@ type chainCluster struct {
 
 // newChainCluster takes pods and budgets from the scheduler's informers. policy is the deciding one, appLabel the label that names a pod's app.
 func newChainCluster(h fwk.Handle, config *rest.Config, policy, appLabel string) (*chainCluster, error) {
-	evictor, err := newEvictor(h, config, evict.MakeRoom)
+	evictor, err := newEvictor(h, config, evict.MakeRoom, evict.Defaults)
 	return &chainCluster{
 		pods: h.SharedInformerFactory().Core().V1().Pods().Lister(), budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		nodes: h.SharedInformerFactory().Core().V1().Nodes().Lister(), appLabel: appLabel, handle: h, evictor: evictor, next: newReplacements(h), by: evict.MakeRoom + ":" + evict.Source(policy),
 	}, err
 }
 
-func newEvictor(h fwk.Handle, config *rest.Config, by evict.Source) (*evict.Evictor, error) {
+func newEvictor(h fwk.Handle, config *rest.Config, by evict.Source, limits evict.Limits) (*evict.Evictor, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	objects, err := dynamic.NewForConfig(config)
@@ -110,7 +110,7 @@ func newEvictor(h fwk.Handle, config *rest.Config, by evict.Source) (*evict.Evic
 	if err != nil {
 		return nil, err
 	}
-	return evict.New(evict.Clients(objects, heads, h.ClientSet()), by, evict.Defaults, clock.RealClock{}), nil
+	return evict.New(evict.Clients(objects, heads, h.ClientSet()), by, limits, clock.RealClock{}), nil
 }
 
 // Pod implements [drain.Cluster].

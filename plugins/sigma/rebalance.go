@@ -59,7 +59,7 @@ func (p *Plugin) rebalance(ctx context.Context, a *config.SigmaArgs, profile str
 	if err != nil {
 		return err
 	}
-	if cluster.evictor, err = newEvictor(h, h.KubeConfig(), evict.Rebalance); err != nil {
+	if cluster.evictor, err = newEvictor(h, h.KubeConfig(), evict.Rebalance, evict.OfRebalance); err != nil {
 		return err
 	}
 	prices, err := kube.ReadPrices(a.Prices)
@@ -106,7 +106,7 @@ func (s *rebalanceSite) Evicted(ctx context.Context, name string) (int, error) {
 }
 
 // Recent implements [drain.Site].
-func (s *rebalanceSite) Recent(ctx context.Context) (func(*v1.Pod) bool, error) {
+func (s *rebalanceSite) Recent(ctx context.Context) (func(*v1.Pod) int, error) {
 	return s.evictor.Recent(ctx)
 }
 
