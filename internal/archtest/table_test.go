@@ -125,7 +125,7 @@ var table = []row{
 	{"internal/compare", []string{"internal/plural", "binpack/...", "cerebro/...", "benchdata/generate", "internal/durable", "internal/defrag"}},
 	{"internal/defrag", []string{"internal/plural", "binpack", "binpack/bound", "binpack/plan/defrag", "binpack/rule", "cerebro/trace"}},
 	{"internal/month", []string{"binpack", "binpack/policy", "binpack/rule", "cerebro/stack", "cerebro/trace", "mpa", "mpa/agents"}},
-	{"internal/savings", []string{"internal/plural", "internal/shellword", "internal/sheet", "binpack", "binpack/bound", "binpack/plan", "cerebro", "cerebro/report", "cerebro/sized", "cerebro/trace", "internal/compare", "internal/defrag", "internal/usage"}},
+	{"internal/savings", []string{"benchdata/generate", "internal/month", "internal/plural", "internal/shellword", "internal/sheet", "binpack", "binpack/bound", "binpack/plan", "cerebro", "cerebro/report", "cerebro/sized", "cerebro/trace", "internal/compare", "internal/defrag", "internal/usage"}},
 	{"internal/export", []string{"binpack/policy", "binpack/rule"}},
 	{"internal/reportdiff", []string{"internal/sheet"}},
 	{"internal/whatif", []string{"internal/plural", "binpack", "binpack/bound", "binpack/plan", "cerebro/report", "cerebro/trace", "internal/compare"}},

@@ -41,7 +41,8 @@ month, what is requested and used, and for each cause of waste its money, its no
 that it can be, and the command that gets it back. Nothing is changed, and no file is needed.
 
 The steps are cumulative: each is after those above it. Their money, the rest and the least
-cost that is proven add up to the cost. Prices are those of "sigma snapshot".`,
+cost that is proven add up to the cost. Prices are those of "sigma snapshot". Below them are
+thirty simulated days of the same workloads under Karpenter and under Sigma.`,
 		Example: `  sigma savings
   sigma savings --context production --prices prices.csv
   sigma savings --prometheus http://localhost:9090
@@ -94,6 +95,7 @@ func (a *app) save(ctx context.Context, f savingsFlags) error {
 	var bill *savings.Bill
 	err = until(ctx, func() (err error) {
 		options.Catalog, options.Workers, options.Seed = catalog, f.workers, f.seed
+		options.MonthSeeds = savings.MonthSeeds
 		options.Progress = func(part string) { show.set(done, part); done++ }
 		bill, err = savings.Of(ctx, t, options)
 		return err

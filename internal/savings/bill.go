@@ -49,6 +49,7 @@ type Bill struct {
 	Namespaces []Namespace      `json:"namespaces"`
 	Missing    []string         `json:"missing"` // kinds of objects that were not read
 	Prices     Prices           `json:"prices"`
+	Month      *Month           `json:"month"`    // nil = none was asked for, or no pods were read
 	Snapshot   string           `json:"snapshot"` // the command that writes the trace of the commands; "" = it exists
 
 	name     string

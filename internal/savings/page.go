@@ -45,6 +45,9 @@ func (b *Bill) Page() *sheet.Report {
 			r.Sections = append(r.Sections, s)
 		}
 	}
+	if b.Month != nil {
+		r.Sections = append(r.Sections, b.Month.section(b))
+	}
 	if len(b.Missing)+len(b.notes) > 0 {
 		s := sheet.Section{ID: "notes", Name: "Notes", Notes: b.notes}
 		for _, m := range b.Missing {

@@ -24,6 +24,8 @@ type Options struct {
 	Missing []string // kinds of objects that were not read
 	Notes   []string // on the trace, for the page
 	Days    int      // of usage that is known, and of which a trace has none
+	// MonthSeeds is the number of seeds of the simulated month; 0 = none is simulated.
+	MonthSeeds int
 	// Progress, if not nil, is called with the part of the work that begins.
 	Progress func(part string)
 }
@@ -123,7 +125,7 @@ func Of(ctx context.Context, t *trace.Trace, opt Options) (*Bill, error) {
 		name string
 		do   func(context.Context) error
 	}
-	parts := []part{{"moves", b.moves}, {"policies", b.packing}, {"constraints", b.constraints}, {"usage", b.usage}, {"shapes", b.shapes}, {"floor", b.floor}}
+	parts := []part{{"moves", b.moves}, {"policies", b.packing}, {"constraints", b.constraints}, {"usage", b.usage}, {"shapes", b.shapes}, {"floor", b.floor}, {"month", b.month}}
 	if slices.Contains(opt.Missing, podKind) { // no node is known to be empty
 		parts = nil
 		for i, cause := range []string{"moves", "packing", "usage", "shapes", "shapes"} {

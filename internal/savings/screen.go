@@ -39,7 +39,7 @@ type textLine struct {
 	style func(pen, string) string // nil = as it is
 }
 
-// Print writes the bill as a screen of at most 25 lines of 80 columns.
+// Print writes the bill as a screen of at most 25 lines of 80 columns, and the simulated month below it.
 func (b *Bill) Print(out io.Writer, colours bool) error {
 	var lines []textLine
 	add := func(texts ...string) {
@@ -100,6 +100,9 @@ func (b *Bill) Print(out io.Writer, colours bool) error {
 	}
 	for _, r := range remarks {
 		add(r.line())
+	}
+	if month := b.Month.lines(b); month != nil {
+		lines = append(append(lines, textLine{}), month...)
 	}
 	var text strings.Builder
 	for _, line := range lines {
