@@ -21,14 +21,15 @@ type Others struct {
 	shared   bool                 // two nodes have one host name
 	cordoned bool                 // pods run on a cordoned node with a zone, which no zone of the model has
 	in       map[string][]*v1.Pod // by namespace
+	looks    map[string][]*v1.Pod // likewise, the first of those of a group with equal labels
 	newest   map[string]*v1.Pod   // by group
 	mixed    map[string]bool      // groups whose pods have other terms
 	spreads  map[string]bool      // groups whose pods have other hard topology spreads
 	varies   map[string]string    // by group, the pod whose term selects some of its pods
 	foreign  map[string]*term     // terms of pods with a node that the model lacks
 	known    map[string]*term     // those that it has
-	onNodes  []*v1.Pod            // pods that are part of their nodes
-	odd      map[string][]*v1.Pod // by group, pods with other labels than the newest
+	onNodes  []*v1.Pod            // looks of pods that are part of their nodes
+	odd      map[string][]*v1.Pod // by group, looks with other labels than the newest
 	counts   map[[2]string]string // by group and selector of a topology spread, the other pods that it counts
 }
 
@@ -59,7 +60,7 @@ func Newer(a, b *v1.Pod) bool {
 // NewOthers reads the pods of a cluster, wherever they are, and its nodes; appLabel is the label that names a pod's app.
 func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 	o := &Others{
-		appLabel: appLabel, in: map[string][]*v1.Pod{}, newest: map[string]*v1.Pod{}, foreign: map[string]*term{}, known: map[string]*term{},
+		appLabel: appLabel, in: map[string][]*v1.Pod{}, looks: map[string][]*v1.Pod{}, newest: map[string]*v1.Pod{}, foreign: map[string]*term{}, known: map[string]*term{},
 		mixed: map[string]bool{}, spreads: map[string]bool{}, varies: map[string]string{}, odd: map[string][]*v1.Pod{}, counts: map[[2]string]string{},
 	}
 	names, cordons := map[string]bool{}, map[string]bool{}
@@ -69,15 +70,26 @@ func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 		names[name] = true
 		cordons[n.Name] = n.Spec.Unschedulable && n.Labels[v1.LabelTopologyZone] != ""
 	}
+	type look struct {
+		group, labels string
+		moves         bool
+	}
+	seen := map[look]bool{}
 	for _, p := range pods {
 		if Ended(p) {
 			continue
 		}
+		g, moves := Group(p, appLabel), Moves(p)
 		o.in[p.Namespace] = append(o.in[p.Namespace], p)
-		o.cordoned = o.cordoned || cordons[p.Spec.NodeName] && Moves(p)
-		if g := Group(p, appLabel); !Moves(p) {
-			o.onNodes = append(o.onNodes, p)
-		} else if now := o.newest[g]; now == nil || Newer(p, now) {
+		o.cordoned = o.cordoned || cordons[p.Spec.NodeName] && moves
+		if key := (look{g, labels.Set(p.Labels).String(), moves}); !seen[key] {
+			seen[key] = true
+			o.looks[p.Namespace] = append(o.looks[p.Namespace], p)
+			if !moves {
+				o.onNodes = append(o.onNodes, p)
+			}
+		}
+		if now := o.newest[g]; moves && (now == nil || Newer(p, now)) {
 			o.newest[g] = p
 		}
 	}
@@ -85,11 +97,15 @@ func NewOthers(pods []*v1.Pod, nodes []*v1.Node, appLabel string) *Others {
 		if g := Group(p, appLabel); Moves(p) {
 			o.mixed[g] = o.mixed[g] || !sameTerms(p, o.newest[g])
 			o.spreads[g] = o.spreads[g] || !equality.Semantic.DeepEqual(hardSpreads(p), hardSpreads(o.newest[g]))
-			if !maps.Equal(p.Labels, o.newest[g].Labels) {
+		}
+	})
+	for _, looks := range o.looks {
+		for _, p := range looks {
+			if g := Group(p, appLabel); Moves(p) && !maps.Equal(p.Labels, o.newest[g].Labels) {
 				o.odd[g] = append(o.odd[g], p)
 			}
 		}
-	})
+	}
 	o.each(o.read)
 	return o
 }
@@ -261,8 +277,11 @@ func (o *Others) varying(group string) string {
 		return ""
 	}
 	of, looked := o.varies[group]
+	if looked {
+		return of
+	}
 	for _, key := range slices.Sorted(maps.Keys(o.known)) {
-		if t := o.known[key]; !looked && of == "" && o.some(t, group) {
+		if t := o.known[key]; of == "" && o.some(t, group) {
 			of = t.of.Namespace + "/" + t.of.Name
 		}
 	}
@@ -282,7 +301,7 @@ func (o *Others) counted(pod *v1.Pod, c *v1.TopologySpreadConstraint) string {
 	if looked {
 		return of
 	}
-	for _, p := range o.in[pod.Namespace] {
+	for _, p := range o.looks[pod.Namespace] {
 		if selector.Matches(labels.Set(p.Labels)) != (Group(p, o.appLabel) == group) {
 			of = p.Namespace + "/" + p.Name
 			break
