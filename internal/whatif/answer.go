@@ -356,6 +356,8 @@ func (a *Answer) binds() string {
 		return strings.Join(names, "; ")
 	case len(a.Together) > 0:
 		return "nothing alone; together " + strings.Join(a.Together, "; ")
+	case slices.ContainsFunc(a.Relaxed, func(r Relaxed) bool { return r.Cut }):
+		return "none found within the budget: some searches were cut"
 	case len(a.NotFit) > 0:
 		return "the number of nodes: nothing of the list lets all items in"
 	}

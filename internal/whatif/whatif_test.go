@@ -102,6 +102,18 @@ func TestRelaxationsShareSteps(t *testing.T) {
 	require.Regexp(t, `(?m)^\w+: at most 7 on a node +1 +13 +13 +not found: search cut$`, text)
 }
 
+// A search that was cut shows neither that all items fit nor that they do not.
+func TestNothingFoundWithinTheBudget(t *testing.T) {
+	a := Answer{NotFit: []AppLeft{{"web", 1}}, Relaxed: []Relaxed{{What: "cpu", LeftOut: 1}, {What: "memory", LeftOut: 1}}}
+	require.Equal(t, "the number of nodes: nothing of the list lets all items in", a.binds())
+	a.Relaxed[1].Cut = true
+	require.Equal(t, "none found within the budget: some searches were cut", a.binds())
+	a.NotFit = nil
+	require.Equal(t, "none found within the budget: some searches were cut", a.binds())
+	a.Relaxed[0].Binds = true
+	require.Equal(t, "cpu", a.binds())
+}
+
 func TestChanges(t *testing.T) {
 	a := ask(t, shop(), Question{Add: "20%"}) // of five: one more, of the app with the largest rest
 	require.Equal(t, []int{5, 6}, []int{a.Now.Items, a.Then.Items})
