@@ -3,6 +3,7 @@ package binpack
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -14,7 +15,9 @@ import (
 // mistake once and not with every later placement.
 type Checker struct {
 	inst     *Instance
-	machines [][]*checkedMachine // by line and index; nil = none yet
+	machines [][]*checkedMachine          // by line and index; nil = none yet
+	far      map[position]*checkedMachine // those whose index is far above the number of machines
+	made     int                          // machines
 	groups   []checkedGroup
 	places   []place // with a zone
 	zones    []int32 // per line: its zone, from 1 on; 0 = it has none
@@ -168,7 +171,7 @@ func (c *Checker) Resize(app int32, demand []int64) {
 	inst.Apps = slices.Clone(inst.Apps)
 	inst.Apps[app].Demand = demand
 	c.inst = &inst
-	for _, m := range slices.Concat(c.machines...) {
+	for _, m := range append(slices.Concat(c.machines...), slices.Collect(maps.Values(c.far))...) {
 		for d := range demand {
 			if m != nil {
 				m.used[d] += int64(m.ofApp(app)) * (demand[d] - old[d])
@@ -191,15 +194,29 @@ func (c *Checker) at(line, index int32) (position, error) {
 
 // machine is a machine of the fleet.
 func (c *Checker) machine(at position) *checkedMachine {
-	line := c.machines[at.line]
-	if n := int(at.index) + 1; n > len(line) {
+	if m := c.far[at]; m != nil {
+		return m
+	}
+	line, n := c.machines[at.line], int(at.index)+1
+	if n <= len(line) && line[at.index] != nil {
+		return line[at.index]
+	}
+	m := &checkedMachine{used: make([]int64, len(c.inst.Dimensions))}
+	c.made++
+	switch {
+	case n <= len(line):
+	case n > 2*c.made+1024:
+		if c.far == nil {
+			c.far = map[position]*checkedMachine{}
+		}
+		c.far[at] = m
+		return m
+	default:
 		line = slices.Grow(line, n-len(line))[:n]
 		c.machines[at.line] = line
 	}
-	if line[at.index] == nil {
-		line[at.index] = &checkedMachine{used: make([]int64, len(c.inst.Dimensions))}
-	}
-	return line[at.index]
+	line[at.index] = m
+	return m
 }
 
 // book adds sign items of an app to a machine.

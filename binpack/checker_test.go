@@ -1,6 +1,8 @@
 package binpack_test
 
 import (
+	"math"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,4 +143,30 @@ func BenchmarkChecker(b *testing.B) {
 			}
 		}
 	}
+}
+
+// TestCheckerFar: the memory for a machine does not grow with its index, and what it holds counts.
+func TestCheckerFar(t *testing.T) {
+	inst := checked()
+	inst.Machines[0].Count = binpack.Unlimited
+	c := binpack.NewChecker(inst)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for index := range int32(3) {
+		require.NoError(t, c.Place(0, 0, math.MaxInt32-index, nil))
+		require.NoError(t, c.Place(0, 0, math.MaxInt32-index, nil))
+	}
+	for index := range int32(5000) { // the indices that a fleet has
+		require.NoError(t, c.Place(0, 0, index, nil))
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
+	require.ErrorContains(t, c.Place(0, 0, math.MaxInt32, nil), "cpu: 12 used of 10")
+	c.Resize(0, []int64{1, 0})
+	require.NoError(t, c.Place(0, 0, math.MaxInt32, nil), "3 used, and one more")
+	require.Equal(t, 5003, c.Machines())
+	require.NoError(t, c.Remove(0, 0, math.MaxInt32-2, nil))
+	require.NoError(t, c.Remove(0, 0, math.MaxInt32-2, nil))
+	require.ErrorContains(t, c.Remove(0, 0, math.MaxInt32-2, nil), "holds no plain")
+	require.Equal(t, 5002, c.Machines())
 }
