@@ -56,7 +56,7 @@ func (x *Index) build() {
 		for m, kind := range s.kind {
 			switch {
 			case int(kind) != k || s.offered[m/64]>>(m%64)&1 == 0:
-			case s.neverUsed(int32(m)):
+			case x.neverUsed(int32(m)):
 				x.unused[k] = append(x.unused[k], int32(m))
 			default:
 				x.points = append(x.points, int32(m))
@@ -175,7 +175,7 @@ func (x *Index) update(m int32) {
 	}
 	at.version = s.version[m]
 	to, shared := int32(noBlock), 0.0
-	if s.offered[m/64]>>(m%64)&1 != 0 && !s.neverUsed(m) {
+	if s.offered[m/64]>>(m%64)&1 != 0 && !x.neverUsed(m) {
 		shared = x.g.Shared(m)
 		to = x.find(m, shared)
 	}

@@ -26,9 +26,9 @@ type Guide interface {
 	Renew() bool
 	// Shared is at least the shared part of a machine, until Renew reports true.
 	Shared(m int32) float64
-	// Rest is at least the rest of the score of each machine of a kind that takes the item and whose
-	// largest used share is then between least and most.
-	Rest(kind int32, least, most float64) float64
+	// Limit is at least the score of each machine of a kind that takes the item, whose shared part is at most
+	// shared, and whose largest used share is then between least and most.
+	Limit(kind int32, shared, least, most float64) float64
 	// Limits adds to the shared parts of machines of a kind their rests, or a little more; tops are the largest used
 	// shares with the item. A sum below enough counts no more.
 	Limits(kind int32, machines []int32, tops, limits []float64, enough float64)
@@ -36,7 +36,7 @@ type Guide interface {
 	Value(m int32) float64
 }
 
-// A Raiser is a Guide some of whose scores are above the limits of Rest.
+// A Raiser is a Guide some of whose scores are above its limits.
 type Raiser interface {
 	// Raised returns by how much, for each block of the index; Limits adds it for each machine.
 	Raised(x *Index) []float64
@@ -46,8 +46,11 @@ type Raiser interface {
 // their shared part and their free amounts form a block; the bounds of a block show whether one of them can win.
 // It follows the journal of a state.
 //
-// Of the machines of a fixed fleet that never held an item the first of each kind represents the others.
+// Of the machines of a fixed fleet that never held an item the first of each kind represents the others,
+// unless Each is set.
 type Index struct {
+	Each bool // positions count in scores
+
 	s    *State
 	g    Guide
 	more Raiser // g, or nil
@@ -236,7 +239,7 @@ func (x *Index) within(b *bounds) float64 {
 	if least > 1+tiny {
 		return math.Inf(-1)
 	}
-	return b.shared + x.g.Rest(b.kind, least, min(1, most))
+	return x.g.Limit(b.kind, b.shared, least, min(1, most))
 }
 
 // added are the shares of the item on machines of a kind.
@@ -327,14 +330,16 @@ func (t *tried) try(m int32) {
 // firstUnused is the lowest position of a kind that never held an item, -1 when there is none.
 func (x *Index) firstUnused(k int) int32 {
 	for list := x.unused[k]; x.first[k] < len(list); x.first[k]++ {
-		if m := list[x.first[k]]; x.s.neverUsed(m) {
+		if m := list[x.first[k]]; x.neverUsed(m) {
 			return m
 		}
 	}
 	return -1
 }
 
-// neverUsed reports whether a machine of a fixed fleet differs from its kind in its position alone.
-func (s *columns) neverUsed(m int32) bool {
-	return s.inst.Fleet == Fixed && s.lastUsed[m] == 0 && s.items[m] == 0
+// neverUsed reports whether a machine of a fixed fleet is represented by another of its kind, from which it
+// differs in its position alone.
+func (x *Index) neverUsed(m int32) bool {
+	s := x.s
+	return !x.Each && s.inst.Fleet == Fixed && s.lastUsed[m] == 0 && s.items[m] == 0
 }

@@ -211,10 +211,19 @@ func TestChooseByClass(t *testing.T) {
 // come and go.
 func TestChooseByIndex(t *testing.T) {
 	defer binpack.SearchIndexes()()
-	searched := 0
-	for _, pol := range []binpack.Policy{rule.BestFit{}, rule.WorstFit{}} {
+	weights := map[string]int64{"d0": 3, "example.com/last": 1}
+	for _, pol := range []binpack.Policy{
+		rule.BestFit{}, rule.WorstFit{},
+		rule.MostAllocated{Ties: rule.Ties{Seed: 3}}, rule.LeastAllocated{Ties: rule.Ties{Seed: 3}},
+		rule.MostAllocated{Ties: rule.Ties{ByPosition: true}}, rule.LeastAllocated{Ties: rule.Ties{ByPosition: true}},
+		rule.MostAllocated{Resources: weights}, rule.LeastAllocated{Resources: weights},
+	} {
+		searched := 0
 		for seed := range uint64(300) {
 			inst := randomInstance(seeded(seed), false)
+			if seed%2 == 0 { // counted where it is asked for
+				inst.Dimensions[len(inst.Dimensions)-1].Name = "example.com/last"
+			}
 			for i := range inst.Machines {
 				if inst.Machines[i].Count != binpack.Unlimited {
 					inst.Machines[i].Count *= 10
@@ -227,10 +236,10 @@ func TestChooseByIndex(t *testing.T) {
 					require.Subset(t, s.Feasible(item.App, nil), found)
 				}
 			}
-			require.Equal(t, run(inst, hidden{pol}, seed, 200, nothing), run(inst, pol, seed, 200, look), "%T, seed %d", pol, seed)
+			require.Equal(t, run(inst, hidden{pol}, seed, 200, nothing), run(inst, pol, seed, 200, look), "%+v, seed %d", pol, seed)
 		}
+		require.Greater(t, searched, 10000)
 	}
-	require.Greater(t, searched, 10000)
 }
 
 // TestChooseAmongManyClasses: the same where classes are so many that they are

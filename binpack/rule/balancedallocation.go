@@ -21,7 +21,7 @@ type BalancedAllocation struct {
 
 // Scorer prepares the policy for a state.
 func (p BalancedAllocation) Scorer(s *binpack.State) binpack.Scorer {
-	return p.Ties.scorer(s, balancedAllocation, nil, true)
+	return p.Ties.scorer(s, &upstream{score: balancedAllocation, skipsNothing: true}, nil)
 }
 
 func balancedAllocation(demand, requested, allocatable, _ []int64) int64 {

@@ -48,8 +48,8 @@ func (g *leftover) Shared(m int32) float64 {
 	return sum
 }
 
-// Rest implements [binpack.Guide].
-func (g *leftover) Rest(kind int32, _, _ float64) float64 { return g.rest[kind] }
+// Limit implements [binpack.Guide].
+func (g *leftover) Limit(kind int32, shared, _, _ float64) float64 { return shared + g.rest[kind] }
 
 // Limits implements [binpack.Guide].
 func (g *leftover) Limits(kind int32, _ []int32, _, limits []float64, _ float64) {

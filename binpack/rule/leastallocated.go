@@ -16,7 +16,7 @@ type LeastAllocated struct {
 
 // Scorer prepares the policy for a state.
 func (p LeastAllocated) Scorer(s *binpack.State) binpack.Scorer {
-	return p.Ties.scorer(s, leastAllocated, p.Resources, false)
+	return p.Ties.scorer(s, &upstream{score: leastAllocated, fall: -1}, p.Resources)
 }
 
 func leastAllocated(_, requested, allocatable, weights []int64) int64 {

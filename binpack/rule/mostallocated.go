@@ -16,7 +16,7 @@ type MostAllocated struct {
 
 // Scorer prepares the policy for a state.
 func (p MostAllocated) Scorer(s *binpack.State) binpack.Scorer {
-	return p.Ties.scorer(s, mostAllocated, p.Resources, false)
+	return p.Ties.scorer(s, &upstream{score: mostAllocated, fall: 1}, p.Resources)
 }
 
 func mostAllocated(_, requested, allocatable, weights []int64) int64 {

@@ -34,7 +34,7 @@ func (p RequestedToCapacityRatio) Scorer(s *binpack.State) binpack.Scorer {
 	for u := range line {
 		line[u] = brokenLine(p.Shape, int64(u))
 	}
-	return p.Ties.scorer(s, func(_, requested, allocatable, weights []int64) int64 {
+	return p.Ties.scorer(s, &upstream{score: func(_, requested, allocatable, weights []int64) int64 {
 		var sum, total int64
 		for d, whole := range allocatable {
 			if whole == 0 {
@@ -49,7 +49,7 @@ func (p RequestedToCapacityRatio) Scorer(s *binpack.State) binpack.Scorer {
 			return 0
 		}
 		return int64(math.Round(float64(sum) / float64(total)))
-	}, p.Resources, false)
+	}}, p.Resources)
 }
 
 // brokenLine is the height at u of the line through the points. It cuts to whole

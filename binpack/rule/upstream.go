@@ -44,10 +44,9 @@ const maxNodeScore = 100
 type strategy func(demand, requested, allocatable, weights []int64) int64
 
 // scorer runs a strategy on a state. resources are the dimensions that count, with
-// their weights; nil = all, with weight 1. With skipsNothing an item without any demand scores 0
-// everywhere.
-func (t Ties) scorer(s *binpack.State, score strategy, resources map[string]int64, skipsNothing bool) binpack.Scorer {
-	u := &upstream{state: s, ties: t, score: score, skipsNothing: skipsNothing}
+// their weights; nil = all, with weight 1.
+func (t Ties) scorer(s *binpack.State, u *upstream, resources map[string]int64) binpack.Scorer {
+	u.state, u.ties, u.guides = s, t, map[int]*allocated{}
 	for _, dim := range s.Instance().Dimensions {
 		weight := int64(1)
 		if resources != nil {
@@ -58,10 +57,16 @@ func (t Ties) scorer(s *binpack.State, score strategy, resources map[string]int6
 	n := len(u.scalar)
 	u.requested, u.allocatable = make([]int64, gather*n), make([]int64, n)
 	if t.ByPosition {
-		return byClass{u}
+		return byPosition{u}
 	}
 	return u
 }
+
+// byPosition is upstream where the lowest position breaks ties.
+type byPosition struct{ *upstream }
+
+// ByClass is the mark of [binpack.ClassScorer].
+func (byPosition) ByClass() {}
 
 // upstream runs a strategy over candidates.
 type upstream struct {
@@ -71,7 +76,10 @@ type upstream struct {
 	scalar  []bool  // per dimension
 	weights []int64 // per dimension; 0 = it does not count
 
-	skipsNothing bool
+	skipsNothing bool    // an item without any demand scores 0 everywhere
+	fall         float64 // the sign of the score's fall with the free amount; 0 = not linear
+
+	guides map[int]*allocated // [bits of the dimensions that count]
 
 	requested   []int64 // of gather candidates, one after the other
 	allocatable []int64
@@ -115,12 +123,17 @@ func (u *upstream) scoreOne(demand, requested []int64, m int32) int64 {
 	for d, need := range demand {
 		u.allocatable[d] = capacity[d]
 		requested[d] += capacity[d]
-		// A scalar resource that the pod does not request does not count.
-		if need == 0 && u.scalar[d] || u.weights[d] == 0 {
+		if !u.counts(d, need) {
 			u.allocatable[d] = 0
 		}
 	}
 	return u.score(demand, requested, u.allocatable, u.weights)
+}
+
+// counts reports whether a dimension counts for a demand. A scalar resource that the pod does
+// not request does not.
+func (u *upstream) counts(d int, need int64) bool {
+	return u.weights[d] != 0 && (need != 0 || !u.scalar[d])
 }
 
 // isScalar reports whether kube-scheduler would treat a dimension as a scalar

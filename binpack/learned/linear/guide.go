@@ -167,10 +167,10 @@ func (g *guide) Shared(m int32) float64 {
 	return v + age.highest(w[fAge]) + crowd.highest(w[fCrowd])
 }
 
-// Rest implements [binpack.Guide].
-func (g *guide) Rest(kind int32, least, most float64) float64 {
+// Limit implements [binpack.Guide].
+func (g *guide) Limit(kind int32, shared, least, most float64) float64 {
 	r := &g.kinds[kind]
-	return r.fixed + between{least, most}.highest(r.slope) + g.edge(least, most)
+	return shared + r.fixed + between{least, most}.highest(r.slope) + g.edge(least, most)
 }
 
 // edge is the most of full and frag where the largest share after the placement is between two values.
