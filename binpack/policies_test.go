@@ -213,10 +213,14 @@ func TestChooseByIndex(t *testing.T) {
 	defer binpack.SearchIndexes()()
 	weights := map[string]int64{"d0": 3, "example.com/last": 1}
 	for _, pol := range []binpack.Policy{
-		rule.BestFit{}, rule.WorstFit{},
-		rule.MostAllocated{Ties: rule.Ties{Seed: 3}}, rule.LeastAllocated{Ties: rule.Ties{Seed: 3}},
-		rule.MostAllocated{Ties: rule.Ties{ByPosition: true}}, rule.LeastAllocated{Ties: rule.Ties{ByPosition: true}},
-		rule.MostAllocated{Resources: weights}, rule.LeastAllocated{Resources: weights},
+		rule.BestFit{},
+		rule.WorstFit{},
+		rule.MostAllocated{Ties: rule.Ties{Seed: 3}},
+		rule.LeastAllocated{Ties: rule.Ties{Seed: 3}},
+		rule.MostAllocated{Ties: rule.Ties{ByPosition: true}},
+		rule.LeastAllocated{Ties: rule.Ties{ByPosition: true}},
+		rule.MostAllocated{Resources: weights},
+		rule.LeastAllocated{Resources: weights},
 	} {
 		searched := 0
 		for seed := range uint64(300) {
