@@ -14,7 +14,6 @@ type column struct {
 	util []float64
 	lost []uint64  // shapes that fit now and not after; emptyBit
 	size []float64 // weight·size; nil = no weight
-	bounds
 }
 
 // column updates a profile's column. For few candidates, and where
@@ -38,21 +37,14 @@ func (l *Scorer) column(prof int32, candidates []int32) (col *column, own bool) 
 	if all {
 		if col.base == nil {
 			l.allot(col, l.stride)
-			if l.bounded {
-				col.bounds = newBounds(l.stride)
-			}
 		}
 		for m := range int32(l.s.Size()) {
-			l.follow(col, prof, m)
+			l.compute(col, m, prof, m, allShapes)
 		}
 		return col, false
 	}
 	for _, c := range l.columnChanges {
-		l.follow(col, prof, c.Machine)
-		if c.App >= 0 && l.profileOf[c.App] == prof {
-			col.seeds[col.next%len(col.seeds)] = c.Machine
-			col.next++
-		}
+		l.compute(col, c.Machine, prof, c.Machine, allShapes)
 	}
 	return col, false
 }
@@ -69,14 +61,6 @@ const (
 	emptyBit  = 1 << 63
 	allShapes = emptyBit - 1
 )
-
-// follow updates a machine's entry in a profile's column.
-func (l *Scorer) follow(col *column, prof, m int32) {
-	l.compute(col, m, prof, m, allShapes)
-	if l.bounded {
-		l.setBound(col, prof, m)
-	}
-}
 
 // compute fills one entry of a column. It finds out which of some shapes are lost.
 func (l *Scorer) compute(col *column, at, prof, m int32, shapes uint64) {

@@ -76,7 +76,6 @@ func (l *Scorer) grow() {
 	if n > l.stride {
 		l.stride = max(64, n+n/2)
 		l.columns = nil
-		l.bounded = l.stride >= l.boundFrom
 		if len(l.profiles)*l.stride <= l.maxCached {
 			l.columns = make([]column, len(l.profiles))
 		}

@@ -1,8 +1,6 @@
 package linear
 
 import (
-	"math"
-
 	"github.com/sigma-scheduler/sigma/binpack"
 )
 
@@ -22,7 +20,6 @@ func (l *Scorer) growApps() {
 			return
 		}
 	}
-	l.boundFrom, l.bounded = math.MaxInt, false // bounds depend on the number of apps
 	for _, g := range l.s.Regrouped()[l.grown:] {
 		l.compileGroup(g)
 		for _, e := range l.s.Effects(g) {

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/sigma-scheduler/sigma/binpack"
@@ -117,18 +116,13 @@ type Scorer struct {
 	key       []byte
 	columns   []column // [profile], nil when there are too many
 	maxCached int      // entries of columns
-	grid      *grid    // instead of columns with bounds
-	bounded   bool     // columns have bounds
+	grid      *grid    // instead of columns
 	standing  bool     // age, crowd, own, size, price or partners has a weight
 	kinds     *kinds   // nil = not needed
 	partners  [][]pair // [app] for the feature partners; nil = not needed
-	boundFrom int      // machines; math.MaxInt where bounds do not hold
-	seeds     []int32
-	// seedScores has room for all seeds of a column and one more.
-	seedScores [len(bounds{}.seeds) + 1]float64
-	position   []int32 // [machine] index among the candidates of this call
-	guide      *guide  // made when it first leads a search
-	stride     int
+	position  []int32  // [machine] index among the candidates of this call
+	guide     *guide   // made when it first leads a search
+	stride    int
 
 	grown     int       // groups of State.Regrouped that near and far include
 	near      [][]int32 // [app] apps that one more of it closes at once
@@ -226,10 +220,6 @@ func NewScorer(p *Policy, s *binpack.State) *Scorer {
 	l.words = (len(inst.Apps) + 63) / 64
 	if l.slots {
 		l.compileShapes()
-	}
-	l.boundFrom = boundsPay
-	if !l.boundsHold() {
-		l.boundFrom = math.MaxInt
 	}
 	return l
 }

@@ -324,12 +324,6 @@ type onlyScores struct{ binpack.Scorer }
 // TestContenders replays generated traces: with contenders alone scored and with
 // all machines, Choose decides the same.
 func TestContenders(t *testing.T) {
-	for _, grid := range []bool{false, true} {
-		t.Run(fmt.Sprintf("grid=%t", grid), func(t *testing.T) { testContenders(t, grid) })
-	}
-}
-
-func testContenders(t *testing.T, grid bool) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	shortlisted, scored := 0, 0
 	for _, tc := range []struct {
@@ -360,7 +354,7 @@ func testContenders(t *testing.T, grid bool) {
 				clear(p.weights[fAge : fPartners+1])
 			}
 			p.emptyLast = round%3 == 1
-			a, b := contenders(t, tr, p, rng, grid)
+			a, b := contenders(t, tr, p, rng)
 			shortlisted, scored = shortlisted+a, scored+b
 		}
 	}
@@ -368,16 +362,12 @@ func testContenders(t *testing.T, grid bool) {
 	require.Less(t, float64(shortlisted), .8*float64(scored), "bounds save nothing")
 }
 
-func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand, grid bool) (shortlisted, scored int) {
+func contenders(t *testing.T, tr *trace.Trace, p *Policy, rng *rand.Rand) (shortlisted, scored int) {
 	t.Helper()
 	s := binpack.NewState(tr.Instance)
 	s.Known = knownOf(tr, p.know)
 	scorer := NewScorer(p, s)
-	require.Equal(t, boundsPay, scorer.boundFrom)
-	scorer.boundFrom = 0
-	if grid {
-		scorer.maxCached = 0
-	}
+	scorer.maxCached = 0 // a grid
 	plain := onlyScores{NewScorer(p, s)}
 	where := map[int32][]int32{} // request → machines
 	for i, e := range tr.Events[:min(len(tr.Events), 1500)] {
