@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// An EventReader reads events.csv line by line.
-type EventReader struct {
+// An eventReader reads events.csv line by line.
+type eventReader struct {
 	rows     *table
 	trace    *Trace
 	apps     map[string]int32
@@ -17,22 +17,10 @@ type EventReader struct {
 	last     float64 // time of the event before
 }
 
-// NewEventReader reads the events that follow t, whose instance and placed
+// newEventReader reads the events that follow t, whose instance and placed
 // requests are known. Each create adds its request to t.Requests; t.Events
-// stays as it is, so that a trace need not be in memory to be read.
-func NewEventReader(r io.Reader, t *Trace) (*EventReader, error) {
-	apps := make(map[string]int32, len(t.Instance.Apps))
-	for i, app := range t.Instance.Apps {
-		apps[app.Name] = int32(i)
-	}
-	requests := make(map[string]int32, len(t.Requests))
-	for i, request := range t.Requests {
-		requests[request.Name] = int32(i)
-	}
-	return newEventReader(r, t, apps, requests)
-}
-
-func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*EventReader, error) {
+// stays as it is.
+func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*eventReader, error) {
 	rows, err := newTable(eventsFile, r, eventColumns)
 	if err != nil {
 		return nil, err
@@ -40,7 +28,7 @@ func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*Ev
 	if requests == nil {
 		requests = map[string]int32{}
 	}
-	e := &EventReader{rows: rows, trace: t, apps: apps, requests: requests, last: math.Inf(-1)}
+	e := &eventReader{rows: rows, trace: t, apps: apps, requests: requests, last: math.Inf(-1)}
 	for _, request := range t.Requests {
 		e.left = append(e.left, request.Count)
 		e.items += int64(request.Count)
@@ -50,7 +38,7 @@ func newEventReader(r io.Reader, t *Trace, apps, requests map[string]int32) (*Ev
 
 // Next returns the next event, io.EOF after the last, or an error that names
 // file, line and field. After an error the reader must not be used again.
-func (e *EventReader) Next() (Event, error) {
+func (e *eventReader) Next() (Event, error) {
 	if err := e.rows.next(); err != nil {
 		return Event{}, err
 	}
@@ -71,7 +59,7 @@ func (e *EventReader) Next() (Event, error) {
 	return Event{}, e.rows.badf(eventKind, "want %s or %s", createText, deleteText)
 }
 
-func (e *EventReader) create(at float64) (Event, error) {
+func (e *eventReader) create(at float64) (Event, error) {
 	name, err := e.rows.name(eventRequest)
 	if err != nil {
 		return Event{}, err
@@ -98,7 +86,7 @@ func (e *EventReader) create(at float64) (Event, error) {
 	return Event{at, Create, i, count}, nil
 }
 
-func (e *EventReader) delete(at float64) (Event, error) {
+func (e *eventReader) delete(at float64) (Event, error) {
 	i, ok := e.requests[e.rows.field(eventRequest)]
 	if !ok {
 		return Event{}, e.rows.badf(eventRequest, "delete of an unknown request")

@@ -149,9 +149,6 @@ func (t *Trace) Usage() (*Usage, error) {
 	return s.usage, nil
 }
 
-// HasUsage reports whether there is usage, without reading it.
-func (t *Trace) HasUsage() bool { return t.usage != nil }
-
 // SetUsage gives the trace a usage, or none.
 func (t *Trace) SetUsage(u *Usage) {
 	t.usage = nil

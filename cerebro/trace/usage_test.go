@@ -105,7 +105,9 @@ func TestUsageComesBackAndIsNotInTheDigest(t *testing.T) {
 	require.NoError(t, err)
 	back, err := ParseArchive(archived, 1<<20)
 	require.NoError(t, err)
-	assert.False(t, back.HasUsage())
+	none, err := back.Usage()
+	require.NoError(t, err)
+	assert.Nil(t, none)
 }
 
 func TestUsageErrorsNameFileLineAndField(t *testing.T) {
