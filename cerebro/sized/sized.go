@@ -7,6 +7,7 @@
 package sized
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,6 +66,7 @@ func New(t *trace.Trace, u *trace.Usage, leastDays int) (*Sizes, error) {
 			s.jobs[fmt.Sprint(name)] = true
 		}
 	}
+	slices.SortStableFunc(s.series, func(a, b *trace.Series) int { return cmp.Compare(a.App, b.App) })
 	var err error
 	for a := range t.Instance.Apps {
 		s.most = append(s.most, largest(t.Instance, &t.Instance.Apps[a]))
@@ -129,25 +131,38 @@ func largest(inst *binpack.Instance, app *binpack.App) []int64 {
 
 // At are the sizes by app from the samples before a time. Times must not decrease.
 func (s *Sizes) At(at float64) ([]usage.Size, error) {
+	var means usage.Means // of one app after the other
 	for i, series := range s.series {
 		h := s.histories[series.App]
 		if h == nil {
 			h = &usage.History{}
 			s.histories[series.App] = h
 		}
+		if i > 0 && s.series[i-1].App != series.App {
+			means.Move(s.histories[s.series[i-1].App])
+		}
 		add := func(at, seconds, v float64) error {
 			switch {
 			case int(series.Dimension) == s.memory:
 				return h.AddMemory(at, seconds, v)
 			case s.slots != nil:
-				return errors.Join(h.AddCPU(at, seconds, v), s.slots[series.App].AddCPU(at, seconds, v))
+				if err := s.slots[series.App].AddCPU(at, seconds, v); err != nil {
+					return err
+				}
 			}
-			return h.AddCPU(at, seconds, v)
+			if err := h.AddCPU(at, seconds, v); err != nil {
+				return err
+			}
+			means.Add(at, seconds, v)
+			return nil
 		}
 		if err := feed(add, series, s.read[i], at); err != nil {
 			return nil, fmt.Errorf("app %s: %w", s.trace.Instance.Apps[series.App].Name, err)
 		}
 		s.read[i] = max(s.read[i], at)
+	}
+	if n := len(s.series); n > 0 {
+		means.Move(s.histories[s.series[n-1].App])
 	}
 	out := make([]usage.Size, len(s.histories))
 	for a, h := range s.histories {
@@ -304,7 +319,7 @@ func (s *Sizes) set(w *trace.Trace, sizes []usage.Size, at float64) {
 	}
 	w.Source["sizes"] = map[string]any{
 		"at": at, "days": s.leastDays, "above": above, "byRequest": byRequest, "requests": requests,
-		"method": fmt.Sprintf("cpu p99 of the busiest two days in a row and memory peak × 1.15, of the 28 days before; by request with fewer than %d days", s.leastDays),
+		"method": fmt.Sprintf("cpu p99 of the mean pod in the busiest two days in a row and memory peak × 1.15, of the 28 days before; by request with fewer than %d days", s.leastDays),
 	}
 }
 

@@ -1,6 +1,9 @@
 package usage
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A daily is the use of one day.
 type daily struct {
@@ -8,10 +11,13 @@ type daily struct {
 	use    histogram
 }
 
-// addDaily counts a sample of a bucket in its day, unless a later day took its place.
-func (h *History) addDaily(at, seconds float64, bucket uint16) {
+// dailies are the last [Window] days, by day modulo Window.
+type dailies [Window]daily
+
+// add counts a sample of a bucket in its day, unless a later day took its place.
+func (list *dailies) add(at, seconds float64, bucket uint16) {
 	number := int64(math.Floor(at / day))
-	d := &h.daily[mod(number, Window)]
+	d := &list[mod(number, Window)]
 	switch {
 	case d.number > number && len(d.use.bucket) > 0:
 		return
@@ -21,13 +27,17 @@ func (h *History) addDaily(at, seconds float64, bucket uint16) {
 	d.use.add(bucket, seconds)
 }
 
-// Busiest is the largest quantile of the cores in use by one pod over any two days in a row,
-// of the last [Window] days before a time: at most 1 % too much, never too little. It is 0
-// without samples.
-func (h *History) Busiest(quantile, at float64) float64 {
+// empty reports whether there is no sample.
+func (list *dailies) empty() bool {
+	return !slices.ContainsFunc(list[:], func(d daily) bool { return len(d.use.bucket) > 0 })
+}
+
+// busiest is the largest quantile over any two days in a row, of the last [Window] days before a time: at most 1 % too
+// much, never too little. It is 0 without samples.
+func (list *dailies) busiest(quantile, at float64) float64 {
 	today := int64(math.Ceil(at / day))
 	of := func(number int64) *histogram {
-		if d := &h.daily[mod(number, Window)]; d.number == number {
+		if d := &list[mod(number, Window)]; d.number == number {
 			return &d.use
 		}
 		return &histogram{}
@@ -61,4 +71,20 @@ func quantileOf(q float64, a, b *histogram) float64 {
 		}
 	}
 	return last
+}
+
+// Busiest is the largest quantile of the cores in use by one pod over any two days in a row,
+// of the last [Window] days before a time: at most 1 % too much, never too little. It is 0
+// without samples.
+func (h *History) Busiest(quantile, at float64) float64 { return h.pods.busiest(quantile, at) }
+
+// CPU are the cores to count for one pod before a time, of the two busiest days in a row: [Quantile] of the mean pod, at
+// least [PodQuantile] of one pod, and so much that [Quantile] of one pod is at most [Spread] times as large. A history
+// without [Means] has [Quantile] of one pod.
+func (h *History) CPU(at float64) float64 {
+	one := h.Busiest(Quantile, at)
+	if h.means.empty() {
+		return one
+	}
+	return max(h.means.busiest(Quantile, at), h.Busiest(PodQuantile, at), one/Spread)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"slices"
 )
 
 const (
@@ -22,7 +21,8 @@ const (
 // value is empty. It serves one goroutine.
 type History struct {
 	days  [Window]dayOf // by day modulo Window
-	daily [Window]daily // the same
+	pods  dailies       // cores in use by one pod
+	means dailies       // and by the mean pod: see [Means]
 }
 
 // A dayOf is one day of the history.
@@ -64,7 +64,7 @@ func (h *History) AddCPU(at, seconds, cores float64) error {
 	if err := check(at, seconds, cores); err != nil {
 		return err
 	}
-	h.addDaily(at, seconds, bucketOf(cores))
+	h.pods.add(at, seconds, bucketOf(cores))
 	if d := h.day(at); d != nil {
 		d.cpu.add(at, seconds)
 	}
@@ -101,11 +101,6 @@ func check(at, seconds, value float64) error {
 		return fmt.Errorf("usage: a sample of %v at %v: want a finite amount of at least 0", value, at)
 	}
 	return nil
-}
-
-// empty reports whether there is no sample of cpu.
-func (h *History) empty() bool {
-	return !slices.ContainsFunc(h.daily[:], func(d daily) bool { return len(d.use.bucket) > 0 })
 }
 
 // day is the record of a time's day, nil if a later day took its place.

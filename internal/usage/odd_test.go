@@ -17,9 +17,9 @@ func TestOddReplica(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds of CPU")
 	}
-	names := []string{"p99 of all pods", "the excess shared by all", "p99.9 of all pods", "the p99 of the largest pod"}
+	names := []string{"size", "p99 of all pods", "the excess shared by all", "p99.9 of all pods", "the p99 of the largest pod"}
 	for _, k := range []float64{4, 10} {
-		var nodes, over [4]float64
+		var nodes, over [5]float64
 		for seed := range uint64(10) {
 			n, o := oddCluster(rand.New(rand.NewPCG(seed, 9)), k)
 			for i := range n {
@@ -30,13 +30,14 @@ func TestOddReplica(t *testing.T) {
 		for i, name := range names {
 			t.Logf("x%v %-26s nodes %.1f over %.4f %%", k, name, nodes[i], over[i])
 		}
-		assert.Greater(t, nodes[3], 2*nodes[0], "all siblings as large as the odd one")
-		assert.Greater(t, over[0], over[3])
-		assert.Less(t, over[0], .02*k/3)
+		assert.Greater(t, nodes[4], 2*nodes[1], "all siblings as large as the odd one")
+		assert.Greater(t, over[1], over[4])
+		assert.Less(t, over[1], .02*k/3)
+		assert.Less(t, nodes[0], .9*nodes[1], "mean pods vary less than one")
 	}
 }
 
-func oddCluster(rng *rand.Rand, k float64) (nodes, over [4]float64) {
+func oddCluster(rng *rand.Rand, k float64) (nodes, over [5]float64) {
 	const days, perDay, capacity = 7, 48, 16.
 	type pod struct {
 		app        int
@@ -48,11 +49,12 @@ func oddCluster(rng *rand.Rand, k float64) (nodes, over [4]float64) {
 		return s[min(len(s)-1, int(q*float64(len(s))))]
 	}
 	var pods []pod
-	var sizes [4][]float64
+	var sizes [5][]float64
 	for app := range 60 {
 		replicas := []int{3, 5, 10, 20, 50, 200}[rng.IntN(6)]
 		mean, phase := .1*math.Exp(.8*rng.NormFloat64()), 2*math.Pi*rng.Float64()
 		var all, own []float64
+		means := make([]float64, days*perDay)
 		for i := range replicas {
 			m := mean * math.Exp(.15*rng.NormFloat64())
 			if i == 0 && replicas >= 50 {
@@ -66,12 +68,15 @@ func oddCluster(rng *rand.Rand, k float64) (nodes, over [4]float64) {
 			}
 			p := pod{app, series(), series()}
 			pods, all, own = append(pods, p), append(all, p.fit...), append(own, quantile(p.fit, Quantile))
+			for at, v := range p.fit {
+				means[at] += v / float64(replicas)
+			}
 		}
 		pooled, excess := quantile(all, Quantile), 0.
 		for _, o := range own {
 			excess += max(0, o-pooled) / float64(replicas)
 		}
-		for i, size := range []float64{pooled, pooled + excess, quantile(all, .999), max(pooled, slices.Max(own))} {
+		for i, size := range []float64{max(quantile(means, Quantile), quantile(all, PodQuantile), pooled/Spread), pooled, pooled + excess, quantile(all, .999), max(pooled, slices.Max(own))} {
 			sizes[i] = append(sizes[i], min(size, capacity))
 		}
 	}

@@ -5,11 +5,14 @@ import (
 	"math"
 )
 
-// How an effective size follows from a history. Quantiles below p99 and estimates of a
+// How an effective size follows from a history. Lower quantiles of the mean pod and estimates of a
 // node's sum need fewer nodes on the days that they are fitted to, and exceed capacity 10
-// to 500 times as often on later ones (docs/requests-and-use.md).
+// to 500 times as often on later ones. Pods of a workload are on several nodes, whose sums are near those of mean pods
+// (docs/requests-and-use.md).
 const (
-	Quantile    = .99  // of cpu
+	Quantile    = .99  // of cpu of the mean pod
+	PodQuantile = .90  // of cpu of one pod
+	Spread      = 1.5  // p99 of one pod ÷ size, at most
 	MemoryShare = 1.15 // of the memory peak
 	LeastDays   = 14   // of history
 	FloorCPU    = .01  // cores
@@ -89,8 +92,7 @@ func (s *Size) String() string {
 	return fmt.Sprintf("cpu %.3g (%s), memory %.4g Mi (%s), %s, %.0f %% covered", s.CPU, s.CPUReason, s.Memory/(1<<20), s.MemoryReason, days, 100*s.Coverage)
 }
 
-// SizeOf returns the effective size of a workload's pod at a time: the p99 of cpu of its two
-// busiest days in a row and the memory peak × 1.15, each at least the floor and at most the
+// SizeOf returns the effective size of a workload's pod at a time: [History.CPU] and the memory peak × 1.15, each at least the floor and at most the
 // request, unless use itself is above the request. With fewer days of history than leastDays
 // ([LeastDays], unless the data have fewer), each resource by its own, it is the request.
 // Nothing bounds a workload without a request, so it counts at the most that it used in the
@@ -118,7 +120,7 @@ func (h *History) Summary(at float64) Summary { return h.summary(at, true) }
 
 func (h *History) summary(at float64, most bool) (s Summary) {
 	s.Days, s.MemoryDays = h.Days(at)
-	s.Coverage, s.cpu, s.seen = h.Coverage(at), h.Busiest(Quantile, at), !h.empty()
+	s.Coverage, s.cpu, s.seen = h.Coverage(at), h.CPU(at), !h.pods.empty()
 	if most && s.seen {
 		s.most = h.Busiest(1, at)
 	}

@@ -238,9 +238,14 @@ func TestBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for d := range 12 {
 		fill(t, h, rng, float64(30*d), 30, .5)
+		var m Means
+		for step := range 30 * 288 {
+			m.Add(float64(30*d)*day+float64(step)*300, 300, math.Exp(rng.NormFloat64()))
+		}
+		m.Move(h)
 	}
 	bytes := 0
-	for _, d := range h.daily {
+	for _, d := range append(h.pods[:], h.means[:]...) {
 		bytes += cap(d.use.bucket)*2 + cap(d.use.weight)*8
 	}
 	assert.Positive(t, bytes)

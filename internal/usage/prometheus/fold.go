@@ -36,6 +36,7 @@ func (rec *Record) Histories(before int64, containers bool, name Namer) (*Histor
 		Pods: map[string]*usage.History{}, Containers: map[ContainerOf]*usage.History{},
 		Used: map[string]float64{}, At: float64(beginOf(before).Unix()),
 	}
+	byPod, byContainer := folded(h.Pods), folded(h.Containers)
 	steps, partial := 0, 0
 	for _, n := range rec.Days {
 		if n >= before {
@@ -57,7 +58,7 @@ func (rec *Record) Histories(before int64, containers bool, name Namer) (*Histor
 			if h.Used[workload] += total(whole.CPU); workload == "" {
 				continue
 			}
-			if err := add(h.Pods, workload, d, &whole.Container); err != nil {
+			if err := byPod.add(workload, d, &whole.Container); err != nil {
 				return nil, err
 			}
 			for i, v := range whole.least {
@@ -69,11 +70,13 @@ func (rec *Record) Histories(before int64, containers bool, name Namer) (*Histor
 				if !containers {
 					break
 				}
-				if err := add(h.Containers, ContainerOf{workload, one[i].Name}, d, &one[i]); err != nil {
+				if err := byContainer.add(ContainerOf{workload, one[i].Name}, d, &one[i]); err != nil {
 					return nil, err
 				}
 			}
 		}
+		byPod.endDay()
+		byContainer.endDay()
 		h.Dropped.Merge(d.Dropped)
 	}
 	if steps > 0 {
@@ -85,7 +88,7 @@ func (rec *Record) Histories(before int64, containers bool, name Namer) (*Histor
 // ContainerHistories folds the days before one into the histories of the containers of pods whose
 // workload has a name. Of other pods no sample is kept in memory.
 func (rec *Record) ContainerHistories(ctx context.Context, before int64, name Namer) (map[ContainerOf]*usage.History, error) {
-	all := map[ContainerOf]*usage.History{}
+	all := folded(map[ContainerOf]*usage.History{})
 	for _, n := range rec.Days {
 		if n >= before {
 			break
@@ -100,12 +103,13 @@ func (rec *Record) ContainerHistories(ctx context.Context, before int64, name Na
 		d.bound(rec.Most)
 		for i := range d.Containers {
 			c := &d.Containers[i]
-			if err := add(all, ContainerOf{name(d, c.Pod), c.Name}, d, c); err != nil {
+			if err := all.add(ContainerOf{name(d, c.Pod), c.Name}, d, c); err != nil {
 				return nil, err
 			}
 		}
+		all.endDay()
 	}
-	return all, nil
+	return all.histories, nil
 }
 
 // containersOf is the number of leading containers that are of one pod.
@@ -126,12 +130,29 @@ func total(values []float32) (sum float64) {
 	return sum
 }
 
+// A fold adds days to histories, one after another.
+type fold[K comparable] struct {
+	histories map[K]*usage.History
+	means     map[K]*usage.Means // of the day that is being read
+}
+
+func folded[K comparable](histories map[K]*usage.History) *fold[K] {
+	return &fold[K]{histories, map[K]*usage.Means{}}
+}
+
+// endDay counts the mean pods of a day.
+func (f *fold[K]) endDay() {
+	for key, m := range f.means {
+		m.Move(f.histories[key])
+	}
+}
+
 // add adds the samples of one day to the history of a key.
-func add[K comparable](to map[K]*usage.History, key K, d *Day, c *Container) error {
-	h := to[key]
+func (f *fold[K]) add(key K, d *Day, c *Container) error {
+	h, m := f.histories[key], f.means[key]
 	if h == nil {
-		h = &usage.History{}
-		to[key] = h
+		h, m = &usage.History{}, &usage.Means{}
+		f.histories[key], f.means[key] = h, m
 	}
 	begin, step := float64(d.Begin().Unix()), Step.Seconds()
 	for i, v := range c.CPU {
@@ -139,6 +160,7 @@ func add[K comparable](to map[K]*usage.History, key K, d *Day, c *Container) err
 			if err := h.AddCPU(begin+float64(i)*step, step, float64(v)); err != nil {
 				return fmt.Errorf("pod %s/%s: %w", c.Namespace, c.Pod.Name, err)
 			}
+			m.Add(begin+float64(i)*step, step, float64(v))
 		}
 	}
 	for i, v := range c.Memory {

@@ -14,7 +14,7 @@ const slotParts = 8
 // workload by workload. It keeps a part of them at a time.
 func (rec *Record) Slots(ctx context.Context, before int64, name Namer, each func(workload string, h *usage.History, s *usage.Slots)) error {
 	for part := range uint32(slotParts) {
-		histories, slots := map[string]*usage.History{}, map[string]*usage.Slots{}
+		histories, slots := folded(map[string]*usage.History{}), map[string]*usage.Slots{}
 		for _, n := range rec.Days {
 			if n >= before {
 				break
@@ -38,7 +38,7 @@ func (rec *Record) Slots(ctx context.Context, before int64, name Namer, each fun
 				if err != nil {
 					return err
 				}
-				if err := add(histories, workload, d, &whole.Container); err != nil {
+				if err := histories.add(workload, d, &whole.Container); err != nil {
 					return err
 				}
 				if slots[workload] == nil {
@@ -50,8 +50,9 @@ func (rec *Record) Slots(ctx context.Context, before int64, name Namer, each fun
 					}
 				}
 			}
+			histories.endDay()
 		}
-		for workload, h := range histories {
+		for workload, h := range histories.histories {
 			each(workload, h, slots[workload])
 		}
 	}

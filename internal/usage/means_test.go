@@ -1,0 +1,83 @@
+package usage
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pods has the samples of some pods over 20 days, of a use by pod and step.
+func pods(t *testing.T, n int, use func(pod, step int) float64) *History {
+	h, m := &History{}, &Means{}
+	for pod := range n {
+		for i := range 20 * 288 {
+			at, v := float64(i)*300, use(pod, i)
+			require.NoError(t, h.AddCPU(at, 300, v))
+			m.Add(at, 300, v)
+		}
+	}
+	m.Move(h)
+	return h
+}
+
+func TestCPUOfOnePod(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	h := pods(t, 1, func(int, int) float64 { return math.Exp(rng.NormFloat64()) })
+	assert.InEpsilon(t, h.Busiest(Quantile, 20*day), h.CPU(20*day), 1e-5+growth-1, "the mean of one pod is its use")
+}
+
+// Pods that vary by themselves count at their mean, as far as the quantiles of one pod allow.
+func TestCPUOfManyPods(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 1))
+	h := pods(t, 20, func(int, int) float64 { return 1 + .1*rng.Float64() })
+	assert.InDelta(t, 1.09, h.CPU(20*day), .011, "p90 of one pod, above p99 of the mean")
+
+	h = pods(t, 20, func(_, step int) float64 {
+		if step%288 < 6 { // all pods together: 2 % of the time
+			return 3
+		}
+		return 1
+	})
+	assert.InEpsilon(t, 3, h.CPU(20*day), .011, "a peak of all pods counts in full")
+
+	h = pods(t, 20, func(pod, step int) float64 {
+		if step%288/7 == pod { // one pod after the other, of 41 times
+			return 12
+		}
+		return 1
+	})
+	assert.InEpsilon(t, 12/Spread, h.CPU(20*day), .011, "p99 of one pod is at most Spread times the size")
+}
+
+func TestMeansOfUnevenSamples(t *testing.T) {
+	m, h := &Means{}, &History{}
+	m.Add(0, 3600, 2) // an hour of one pod beside 5 minutes of another, of which a minute is a sample of its own
+	m.Add(600, 60, 6)
+	m.Add(660, 240, 1)
+	m.Add(day-150, 3600, 4) // up to the end of its day
+	m.Move(h)
+	assert.InEpsilon(t, 2, h.means.busiest(.9, day), .011)
+	assert.InEpsilon(t, 4, h.means.busiest(1, day), .011)
+	m.Add(1200, 300, 2)
+	m.Move(h)
+	var all float64
+	for _, w := range h.means[0].use.weight {
+		all += w
+	}
+	assert.InEpsilon(t, 14*300, all, 1e-9, "twelve steps, one, and that again: a move empties the means")
+}
+
+// Days of the same place in the window: the later one counts, in either order.
+func TestMeansOfTheLaterDay(t *testing.T) {
+	for _, order := range [][]float64{{1, 1 + Window}, {1 + Window, 1}} {
+		m, h := &Means{}, &History{}
+		for _, d := range order {
+			m.Add(d*day, 300, d)
+		}
+		m.Move(h)
+		assert.InEpsilon(t, 1+Window, h.means.busiest(1, (2+Window)*day), .011, "%v", order)
+	}
+}
