@@ -12,16 +12,19 @@ import (
 type EmptyNodes struct {
 	Every       float64 // seconds between plans
 	Moves       float64 // of a plan, as a share of the pods
-	PerHour     int     // moves
+	PerHour     float64 // moves, as a share of the pods, but at least 20
 	MinReplicas int     // a workload with fewer pods stays
 	OfWorkload  float64 // the largest share of a workload's pods that move within an hour, but at least one
-	Takes       float64 // seconds until the replacement of a moved pod is ready and the next one moves
+	Takes       float64 // seconds from one move to the next: five replacements, which take a minute, start at a time
 }
 
 // DefaultEmptyNodes has the defaults of a Rebalance.
 func DefaultEmptyNodes() *EmptyNodes {
-	return &EmptyNodes{Every: hour, Moves: .01, PerHour: 20, MinReplicas: minReplicas, OfWorkload: .25, Takes: minute}
+	return &EmptyNodes{Every: 15 * minute, Moves: .05, PerHour: .05, MinReplicas: minReplicas, OfWorkload: .25, Takes: minute / 5}
 }
+
+// mostPerHour is the limit of all evictions by Sigma in a cluster.
+const mostPerHour = 240
 
 // An emptier carries out the plans of EmptyNodes.
 type emptier struct {
@@ -118,11 +121,12 @@ func (e *emptier) next(list []drain) {
 			return
 		}
 		d := list[0]
-		if len(d.moves) > e.PerHour || !e.possible(d) {
+		perHour := min(mostPerHour, max(20, int(e.PerHour*float64(c.state.AliveTotal()))))
+		if len(d.moves) > perHour || !e.possible(d) {
 			continue
 		}
 		e.moved = slices.DeleteFunc(e.moved, func(at float64) bool { return at <= c.now-hour })
-		if len(e.moved)+len(d.moves) > e.PerHour {
+		if len(e.moved)+len(d.moves) > perHour {
 			c.at(c.now+minute, func() { e.next(list) })
 			return
 		}

@@ -169,7 +169,7 @@ func TestEmptyNodesOneByOne(t *testing.T) {
 	for waits, minutes := range map[bool]int{false: 6, true: 2} {
 		t.Run(fmt.Sprint("a pod waits after a minute: ", waits), func(t *testing.T) {
 			e := DefaultEmptyNodes()
-			e.Moves, e.PerHour = 1, 100
+			e.Every, e.Moves, e.PerHour, e.Takes = hour, 1, 1, minute
 			cfg := onlyEmpty(e)
 			own := *tr
 			if waits {

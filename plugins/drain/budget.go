@@ -4,16 +4,24 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
+	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
 
 // countEvery is the time between two counts of the evictions of the last hour.
 const countEvery = 15 * time.Second
 
+const (
+	defaultPerHour = 5 // percent
+	leastPerHour   = 20
+)
+
 // withinHourlyBudget returns why a drain cannot begin yet. A drain that can never begin is given up. The
 // number of evictions is that recorded in the workloads, which includes those of earlier
 // leaders, or this scheduler's own if larger: a record is deleted with its workload.
 func (c *controller) withinHourlyBudget(ctx context.Context, x *execution, d *drain, now time.Time) string {
-	most := int(x.object.Spec.MovesPerHour)
+	most := c.perHour(x.object)
 	if len(d.moves) > most {
 		d.giveUp(fmt.Sprintf("it takes %d moves, and movesPerHour is %d", len(d.moves), most), stopped)
 		return ""
@@ -38,6 +46,21 @@ func (c *controller) withinHourlyBudget(ctx context.Context, x *execution, d *dr
 		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", d.node, len(d.moves), left)
 	}
 	return ""
+}
+
+// perHour is the most evictions of a Rebalance within an hour: defaultPerHour of the pods on nodes, and at least
+// leastPerHour, where the object has no number.
+func (c *controller) perHour(o *v1alpha1.Rebalance) int {
+	if o.Spec.MovesPerHour > 0 {
+		return int(o.Spec.MovesPerHour)
+	}
+	on := 0
+	for _, p := range c.Site.Pods() {
+		if p.Spec.NodeName != "" && !podspec.Ended(p) {
+			on++
+		}
+	}
+	return max(leastPerHour, on*defaultPerHour/100)
 }
 
 // hourlyLeft is how many of the evictions that a Rebalance may make within an hour are left.

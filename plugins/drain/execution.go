@@ -266,7 +266,7 @@ func (c *controller) perform(ctx context.Context, x *execution, d *drain, a acti
 		}
 		x.reservation = c.Holder.Hold(x.owner(), float64(d.deadline(now).UnixMicro())/1e6, places)
 	case evictPod:
-		err := c.Site.Evict(ctx, x.name, int(x.object.Spec.MovesPerHour), d.last.moved.pod)
+		err := c.Site.Evict(ctx, x.name, c.perHour(x.object), d.last.moved.pod)
 		if unsure := (*evict.UncertainError)(nil); err == nil || errors.As(err, &unsure) {
 			c.evictedAt[x.name] = append(c.evictedAt[x.name], now)
 		} else {

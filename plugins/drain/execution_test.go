@@ -214,6 +214,23 @@ func TestSchedulerIsKilled(t *testing.T) {
 
 // A scheduler that starts again, or leads after another, counts what was evicted before, by the
 // records in the workloads; what it evicted itself counts also where a record is gone.
+// Without a number, the moves of an hour are a twentieth of the pods on nodes, but at least 20.
+func TestPerHour(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.object.Spec.MovesPerHour = 0
+		require.Equal(t, 20, c.perHour(c.object))
+		for i := range 1000 {
+			p := pod(fmt.Sprint("more", i), i, 0, "0")
+			c.pods[p.UID] = p
+		}
+		c.add("m") // waits
+		require.Equal(t, len(c.Pods())/20, c.perHour(c.object))
+		require.Greater(t, c.perHour(c.object), 49)
+		c.object.Spec.MovesPerHour = 3
+		require.Equal(t, 3, c.perHour(c.object))
+	})
+}
+
 func TestHour(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.object.Spec.MovesPerHour = 2

@@ -42,8 +42,10 @@ type parsedSpec struct {
 	search defrag.Options
 }
 
-// defaultEvery is the time between two plans of a goal.
-var defaultEvery = map[v1alpha1.RebalanceGoal]string{v1alpha1.RebalanceEmptyNodes: "1h", v1alpha1.RebalanceRelief: "1m", v1alpha1.RebalanceFit: "24h"}
+// defaultsOf are the time between two plans of a goal, and the most moves.
+var defaultsOf = map[v1alpha1.RebalanceGoal]struct{ every, moves string }{
+	v1alpha1.RebalanceEmptyNodes: {"15m", "5%"}, v1alpha1.RebalanceRelief: {"1m", "1%"}, v1alpha1.RebalanceFit: {"24h", "1%"},
+}
 
 // parseSpec reads a spec. The API server has refused most errors, and has filled in the defaults; an
 // object from before a change of the definition may still be wrong.
@@ -53,17 +55,17 @@ func parseSpec(spec *v1alpha1.RebalanceSpec) (s parsedSpec, err error) {
 		return s, fmt.Errorf("spec.mode: %q: want DryRun or Auto", spec.Mode)
 	}
 	s.goal = cmp.Or(spec.Goal, v1alpha1.RebalanceEmptyNodes)
-	every, ok := defaultEvery[s.goal]
+	own, ok := defaultsOf[s.goal]
 	if !ok {
 		return s, fmt.Errorf("spec.goal: %q: want EmptyNodes, Relief or Fit", spec.Goal)
 	}
-	if s.every, err = time.ParseDuration(cmp.Or(spec.Every, every)); err != nil || s.every < time.Minute {
+	if s.every, err = time.ParseDuration(cmp.Or(spec.Every, own.every)); err != nil || s.every < time.Minute {
 		return s, fmt.Errorf("spec.every: %q: want a duration from 1m on", spec.Every)
 	}
 	if s.every > longestEvery {
 		return s, fmt.Errorf("spec.every: %q: want at most 168h", spec.Every)
 	}
-	if err := s.search.SetMoves(spec.Moves); err != nil {
+	if err := s.search.SetMoves(cmp.Or(spec.Moves, own.moves)); err != nil {
 		return s, fmt.Errorf("spec.moves: %q: %w", spec.Moves, err)
 	}
 	if spec.MinReplicas < 1 {
@@ -72,8 +74,8 @@ func parseSpec(spec *v1alpha1.RebalanceSpec) (s parsedSpec, err error) {
 	if s.goal == v1alpha1.RebalanceRelief && (spec.ReliefPercent < 50 || spec.ReliefPercent > 100) {
 		return s, fmt.Errorf("spec.reliefPercent: %d: want 50 to 100", spec.ReliefPercent)
 	}
-	if s.auto() && (spec.MovesPerHour < 1 || spec.InFlight < 1) {
-		return s, fmt.Errorf("spec.movesPerHour: %d, spec.inFlight: %d: want at least 1", spec.MovesPerHour, spec.InFlight)
+	if s.auto() && (spec.MovesPerHour < 0 || spec.InFlight < 1) {
+		return s, fmt.Errorf("spec.movesPerHour: %d, spec.inFlight: %d: want at least 0 and 1", spec.MovesPerHour, spec.InFlight)
 	}
 	return s, nil
 }

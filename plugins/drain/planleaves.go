@@ -115,7 +115,7 @@ func (c *controller) readLeaves(ctx context.Context, o *v1alpha1.Rebalance, s *p
 	}
 	most = min(max(0, daily), maxToday) - len(l.today)
 	if s.auto() && s.goal == v1alpha1.RebalanceRelief {
-		left, err := c.hourlyLeft(ctx, o.Name, int(s.spec.MovesPerHour), now)
+		left, err := c.hourlyLeft(ctx, o.Name, c.perHour(o), now)
 		if err != nil {
 			return nil, 0, fmt.Errorf("the evictions of the last hour cannot be counted: %w", err)
 		}

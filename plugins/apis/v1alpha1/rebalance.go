@@ -73,7 +73,7 @@ type RebalanceSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// The time from one plan to the next, 1m to 168h. Empty = 1h for EmptyNodes, 1m for Relief,
+	// The time from one plan to the next, 1m to 168h. Empty = 15m for EmptyNodes, 1m for Relief,
 	// 24h for Fit. 24h of Fit begin at 00:05 UTC.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
@@ -82,9 +82,8 @@ type RebalanceSpec struct {
 	Every string `json:"every,omitempty"`
 
 	// The most moves of a plan, for Relief and Fit of a day of UTC and at most 1000: a number, or a share of the pods
-	// on nodes such as 1%.
+	// on nodes such as 1%. Empty = 5% for EmptyNodes, 1% for Relief and Fit.
 	// +optional
-	// +kubebuilder:default="1%"
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^(100|[0-9]{1,2}(\.[0-9]+)?)%$|^[0-9]{1,6}$`
 	Moves string `json:"moves,omitempty"`
@@ -112,9 +111,8 @@ type RebalanceSpec struct {
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// In mode Auto, the most pods that are evicted for this object within an hour, by any
-	// scheduler. The limits of all evictions apply too.
+	// scheduler. The limits of all evictions apply too. Empty = a twentieth of the pods on nodes, but at least 20.
 	// +optional
-	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MovesPerHour int32 `json:"movesPerHour,omitempty"`
@@ -122,7 +120,7 @@ type RebalanceSpec struct {
 	// In mode Auto, the most pods that are away at a time: evicted, and not yet ready on their new
 	// nodes.
 	// +optional
-	// +kubebuilder:default=1
+	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	InFlight int32 `json:"inFlight,omitempty"`

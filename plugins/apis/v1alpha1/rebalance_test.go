@@ -31,7 +31,7 @@ func TestRebalances(t *testing.T) {
 	r, err := create("")
 	require.NoError(t, err)
 	require.Equal(t, v1alpha1.RebalanceSpec{
-		Goal: v1alpha1.RebalanceEmptyNodes, Mode: v1alpha1.RebalanceDryRun, Moves: "1%", ReliefPercent: 100, MinReplicas: 2, MovesPerHour: 20, InFlight: 1, StopWhen: v1alpha1.RebalanceStop{PendingPods: 1},
+		Goal: v1alpha1.RebalanceEmptyNodes, Mode: v1alpha1.RebalanceDryRun, ReliefPercent: 100, MinReplicas: 2, InFlight: 5, StopWhen: v1alpha1.RebalanceStop{PendingPods: 1},
 	}, r.Spec)
 	r, err = create("mode: Auto, movesPerHour: 100, inFlight: 2, stopWhen: {pendingPods: 5, query: up, threshold: 0.5}")
 	require.NoError(t, err)
