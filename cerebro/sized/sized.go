@@ -319,7 +319,7 @@ func (s *Sizes) set(w *trace.Trace, sizes []usage.Size, at float64) {
 	}
 	w.Source["sizes"] = map[string]any{
 		"at": at, "days": s.leastDays, "above": above, "byRequest": byRequest, "requests": requests,
-		"method": fmt.Sprintf("cpu p99 of the mean pod in the busiest two days in a row and memory peak × 1.15, of the 28 days before; by request with fewer than %d days", s.leastDays),
+		"method": fmt.Sprintf("cpu halfway between the p99 of the mean pod and of one pod in the busiest two days in a row, and memory peak × 1.15, of the 28 days before; by request with fewer than %d days", s.leastDays),
 	}
 }
 

@@ -26,10 +26,10 @@ func (a *app) convertUsage() *cobra.Command {
 		Use:   "usage DIR --out DIR",
 		Short: "Turn a trace with usage.csv.gz into one that counts items at what they use",
 		Long: `Convert usage finds the effective size of each app from usage.csv.gz, all days but the
-last ones: p99 of cpu of the mean pod in its two busiest days in a row and the memory peak × 1.15, at most
-the request unless the app uses more. It writes the trace from there on with these sizes as
-demands, and the usage of the last days, which judges it: a saving by use has its risk
-beside it. With --by-request the demands are the requests, as a baseline on the same days.
+last ones: of cpu halfway between the p99 of the mean pod and that of one pod, in the two
+busiest days in a row, and the memory peak × 1.15, at most the request unless the app uses
+more. It writes the trace from there on with these sizes as demands, and the usage of the
+last days, which judges it: a saving by use has its risk beside it. With --by-request the demands are the requests, as a baseline on the same days.
 
 Apps with too few days of history, and those that trace.yaml lists under source.jobs,
 count by request. Apps without a request count at the most that they used.`,

@@ -78,13 +78,12 @@ func quantileOf(q float64, a, b *histogram) float64 {
 // without samples.
 func (h *History) Busiest(quantile, at float64) float64 { return h.pods.busiest(quantile, at) }
 
-// CPU are the cores to count for one pod before a time, of the two busiest days in a row: [Quantile] of the mean pod, at
-// least [PodQuantile] of one pod, and so much that [Quantile] of one pod is at most [Spread] times as large. A history
-// without [Means] has [Quantile] of one pod.
+// CPU are the cores to count for one pod before a time: halfway between [Quantile] of the mean pod and [Quantile] of one
+// pod, each of the two busiest days in a row. A history without [Means] has that of one pod.
 func (h *History) CPU(at float64) float64 {
 	one := h.Busiest(Quantile, at)
 	if h.means.empty() {
 		return one
 	}
-	return max(h.means.busiest(Quantile, at), h.Busiest(PodQuantile, at), one/Spread)
+	return (h.means.busiest(Quantile, at) + one) / 2
 }

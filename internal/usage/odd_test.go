@@ -76,7 +76,7 @@ func oddCluster(rng *rand.Rand, k float64) (nodes, over [5]float64) {
 		for _, o := range own {
 			excess += max(0, o-pooled) / float64(replicas)
 		}
-		for i, size := range []float64{max(quantile(means, Quantile), quantile(all, PodQuantile), pooled/Spread), pooled, pooled + excess, quantile(all, .999), max(pooled, slices.Max(own))} {
+		for i, size := range []float64{(quantile(means, Quantile) + pooled) / 2, pooled, pooled + excess, quantile(all, .999), max(pooled, slices.Max(own))} {
 			sizes[i] = append(sizes[i], min(size, capacity))
 		}
 	}

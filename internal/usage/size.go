@@ -5,14 +5,12 @@ import (
 	"math"
 )
 
-// How an effective size follows from a history. Lower quantiles of the mean pod and estimates of a
+// How an effective size follows from a history. Lower quantiles and estimates of a
 // node's sum need fewer nodes on the days that they are fitted to, and exceed capacity 10
-// to 500 times as often on later ones. Pods of a workload are on several nodes, whose sums are near those of mean pods
-// (docs/requests-and-use.md).
+// to 500 times as often on later ones. The mean pod counts, since a node has pods of many workloads, whose sum
+// varies as means do; one pod counts, since a node has few of each (docs/requests-and-use.md).
 const (
-	Quantile    = .99  // of cpu of the mean pod
-	PodQuantile = .90  // of cpu of one pod
-	Spread      = 1.5  // p99 of one pod ÷ size, at most
+	Quantile    = .99  // of cpu
 	MemoryShare = 1.15 // of the memory peak
 	LeastDays   = 14   // of history
 	FloorCPU    = .01  // cores

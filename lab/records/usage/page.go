@@ -10,7 +10,7 @@ import (
 
 func (r *record) page(version string, seconds float64) error {
 	p := records.NewPage("Counting workloads at what they use")
-	p.Text(`Placement by [effective sizes](../requests-and-use.md): p99 of cpu of the mean pod of the two busiest days in a row, and the memory peak × 1.15, of the 28 days before;
+	p.Text(`Placement by [effective sizes](../requests-and-use.md): of cpu halfway between the p99 of the mean pod and that of one pod, of the two busiest days in a row, and the memory peak × 1.15, of the 28 days before;
 by request with fewer than 14 days of history. The policy is ` + "`bestfit`" + `. *Over* is the share of node-time in which the
 items of a node use more than it has, by samples of 5 minutes; nothing of the judged days is known to the sizes of their
 beginning. *Nightly* (` + "`--nightly " + nights + "`" + `): the sizes follow at each midnight, at most 1 % of the items move a day,
