@@ -38,7 +38,7 @@ const (
 )
 
 // percentiles are targets of VPA for a comparison at equal risk.
-var percentiles = []float64{.95, .98, .99}
+var percentiles = []float64{.95, .98}
 
 // Run simulates all stacks on each cluster.
 func Run(ctx context.Context, cfg Config) error {
