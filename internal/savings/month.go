@@ -21,7 +21,7 @@ import (
 type Month struct {
 	Seeds   int     `json:"seeds"`
 	Days    int     `json:"days"`          // of each seed
-	Share   float64 `json:"share"`         // of each workload's pods, in each seed
+	Share   float64 `json:"share"`         // of the pods, in each seed
 	Stacks  []Lived `json:"stacks"`        // b, e and, with known sizes by use, e with these
 	LeftOut int     `json:"left_out"`      // pods that no node type takes which may be bought
 	Why     string  `json:"not_simulated"` // the reason; "" = it is simulated
@@ -45,7 +45,7 @@ type Lived struct {
 const MonthSeeds = 5
 
 // The work of a simulated day grows with the square of the pods: more of them have fewer days, and of more than the most a
-// part is simulated, of each workload.
+// part is simulated.
 const (
 	mostDays, leastDays  = 6, 2
 	fullDays, mostInSeed = 300, 600 // pods
@@ -193,14 +193,26 @@ func (b *builder) workloads() (*workloads, error) {
 	return w, nil
 }
 
-// days are simulated days of a share of the pods of each app, rounded at random, and the factor from them to all.
+// wholeUpTo is the number of pods up to which a workload is drawn whole: limits are of a workload's pods.
+const wholeUpTo = 20
+
+// days are simulated days of a share of the pods, and the factor from them to all: of small workloads a share, drawn at
+// equal distances in their order, and of the others a share of their pods.
 func (w *workloads) days(seed uint64, days int, share float64) (*trace.Trace, float64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	some := &trace.Trace{Name: "month", Instance: w.inst}
 	all, drawn := 0., 0.
 	in := make([]bool, len(w.running))
+	turn := rng.Float64()
 	for a, n := range w.running {
-		k := int(float64(n)*share + rng.Float64())
+		k, drawable := 0, max(share*float64(n), float64(min(n, wholeUpTo)))
+		if n > 0 {
+			turn += share * float64(n) / drawable
+		}
+		if turn >= 1 {
+			turn--
+			k = int(math.Round(drawable))
+		}
 		all += float64(n) * w.size[a]
 		drawn += float64(k) * w.size[a]
 		if in[a] = k > 0; in[a] {
