@@ -200,10 +200,9 @@ const wholeUpTo = 20
 // equal distances in their order, and of the others a share of their pods.
 func (w *workloads) days(seed uint64, days int, share float64) (*trace.Trace, float64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	some := &trace.Trace{Name: "month", Instance: w.inst}
-	all, drawn := 0., 0.
-	in := make([]bool, len(w.running))
-	turn := rng.Float64()
+	some := &trace.Trace{Name: "month", Instance: &binpack.Instance{}} // of the apps drawn, with numbers of their own
+	var number []int32                                                 // of these in all
+	all, drawn, turn := 0., 0., rng.Float64()
 	for a, n := range w.running {
 		k, drawable := 0, max(share*float64(n), float64(min(n, wholeUpTo)))
 		if n > 0 {
@@ -212,29 +211,17 @@ func (w *workloads) days(seed uint64, days int, share float64) (*trace.Trace, fl
 		if turn >= 1 {
 			turn--
 			k = int(math.Round(drawable))
+			some.Requests = append(some.Requests, trace.Request{App: int32(len(number)), Count: int32(k)})
+			number = append(number, int32(a))
 		}
 		all += float64(n) * w.size[a]
 		drawn += float64(k) * w.size[a]
-		if in[a] = k > 0; in[a] {
-			some.Requests = append(some.Requests, trace.Request{App: int32(a), Count: int32(k)})
-		}
 	}
-	some.Initial = len(some.Requests)
+	some.Initial, some.Instance.Apps = len(number), make([]binpack.App, len(number))
 	t := generate.Days(some, seed, days)
-	requests, events := t.Requests, t.Events
-	t.Requests, t.Events = nil, nil
-	number := make([]int32, len(requests)) // without those of apps that have no pod, which it draws as jobs
-	for i, q := range requests {
-		number[i] = int32(len(t.Requests))
-		if in[q.App] {
-			t.Requests = append(t.Requests, q)
-		}
-	}
-	for _, e := range events {
-		if in[requests[e.Request].App] {
-			e.Request = number[e.Request]
-			t.Events = append(t.Events, e)
-		}
+	t.Instance = w.inst
+	for i := range t.Requests {
+		t.Requests[i].App = number[t.Requests[i].App]
 	}
 	return t, all / drawn
 }
