@@ -42,7 +42,7 @@ that it can be, and the command that gets it back. Nothing is changed, and no fi
 
 The steps are cumulative: each is after those above it. Their money, the rest and the least
 cost that is proven add up to the cost. Prices are those of "sigma snapshot". Below them are
-thirty simulated days of the same workloads under Karpenter and under Sigma.`,
+up to thirty simulated days of the same workloads under Karpenter and under Sigma.`,
 		Example: `  sigma savings
   sigma savings --context production --prices prices.csv
   sigma savings --prometheus http://localhost:9090

@@ -84,7 +84,7 @@ func (b *builder) simulate(ctx context.Context, m *Month) error {
 		if b.opt.Progress != nil {
 			b.opt.Progress(fmt.Sprintf("month, seed %d of %d", i+1, m.Seeds))
 		}
-		t, scale := w.days(b.opt.Seed+uint64(i), leadDays+m.Days, m.Share)
+		t, scale := w.days(b.opt.Seed*uint64(m.Seeds)+uint64(i), leadDays+m.Days, m.Share)
 		for k := range list {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -223,6 +223,9 @@ func (w *workloads) days(seed uint64, days int, share float64) (*trace.Trace, fl
 	for i := range t.Requests {
 		t.Requests[i].App = number[t.Requests[i].App]
 	}
+	if drawn == 0 { // pods without a size
+		return t, 1
+	}
 	return t, all / drawn
 }
 
@@ -253,7 +256,7 @@ func (m *Month) lines(b *Bill) (lines []textLine) {
 func (m *Month) span() string {
 	text := fmt.Sprintf("simulated: %d days", m.Days*m.Seeds)
 	if m.Share < 1 {
-		text += fmt.Sprintf(", %.2g %% of the pods", 100*m.Share)
+		text += fmt.Sprintf(", %.0f %% of the pods", 100*m.Share)
 	}
 	return text
 }

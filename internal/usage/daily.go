@@ -81,9 +81,15 @@ func (h *History) Busiest(quantile, at float64) float64 { return h.pods.busiest(
 // CPU are the cores to count for one pod before a time: halfway between [Quantile] of the mean pod and [Quantile] of one
 // pod, each of the two busiest days in a row. A history without [Means] has that of one pod.
 func (h *History) CPU(at float64) float64 {
-	one := h.Busiest(Quantile, at)
+	cores, _ := h.cpu(at)
+	return cores
+}
+
+// cpu is [History.CPU] with the part of one pod.
+func (h *History) cpu(at float64) (cores, one float64) {
+	one = h.Busiest(Quantile, at)
 	if h.means.empty() {
-		return one
+		return one, one
 	}
-	return (h.means.busiest(Quantile, at) + one) / 2
+	return (h.means.busiest(Quantile, at) + one) / 2, one
 }

@@ -48,7 +48,7 @@ func (m *Means) Move(to *History) {
 	for i, steps := range m.days {
 		for k, s := range steps {
 			if s.seconds > 0 {
-				to.means.add(float64(m.numbers[i])*day+float64(k)*step, step, bucketOf(float64(s.used/s.seconds)))
+				to.means.add(float64(m.numbers[i])*day+float64(k)*step, min(step, float64(s.seconds)), bucketOf(float64(s.used/s.seconds)))
 			}
 		}
 	}

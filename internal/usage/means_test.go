@@ -48,6 +48,17 @@ func TestCPUOfManyPods(t *testing.T) {
 	assert.InEpsilon(t, (12+(12+19)/20.)/2, h.CPU(20*day), .011, "one pod, and the mean of twenty")
 }
 
+// A leader uses three cores and two followers a tenth: the request of 2.5 is not lowered, and the workload is named.
+func TestLeaderAboveItsRequest(t *testing.T) {
+	h := pods(t, 3, func(pod, _ int) float64 { return []float64{3, .1, .1}[pod] })
+	s := SizeOf(h, Amounts{CPU: 2.5}, false, LeastDays, 20*day)
+	assert.Equal(t, Above, s.CPUReason)
+	assert.InEpsilon(t, 2.5, s.CPU, 1e-9)
+	s = SizeOf(h, Amounts{CPU: 4}, false, LeastDays, 20*day)
+	assert.Equal(t, ByUse, s.CPUReason)
+	assert.InEpsilon(t, (3+3.2/3)/2, s.CPU, .011)
+}
+
 func TestMeansOfUnevenSamples(t *testing.T) {
 	m, h := &Means{}, &History{}
 	m.Add(0, 3600, 2) // an hour of one pod beside 5 minutes of another, of which a minute is a sample of its own
@@ -63,7 +74,7 @@ func TestMeansOfUnevenSamples(t *testing.T) {
 	for _, w := range h.means[0].use.weight {
 		all += w
 	}
-	assert.InEpsilon(t, 14*300, all, 1e-9, "twelve steps, one, and that again: a move empties the means")
+	assert.InEpsilon(t, 13.5*300, all, 1e-9, "twelve steps, a half, and one again: a move empties the means")
 }
 
 // Days of the same place in the window: the later one counts, in either order.

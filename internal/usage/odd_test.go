@@ -34,6 +34,7 @@ func TestOddReplica(t *testing.T) {
 		assert.Greater(t, over[1], over[4])
 		assert.Less(t, over[1], .02*k/3)
 		assert.Less(t, nodes[0], .9*nodes[1], "mean pods vary less than one")
+		assert.Less(t, over[0], map[float64]float64{4: .02, 10: .15}[k])
 	}
 }
 

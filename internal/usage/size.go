@@ -108,7 +108,7 @@ func SizeOf(h *History, request Amounts, job bool, leastDays int, at float64) Si
 type Summary struct {
 	Days, MemoryDays int
 	Coverage         float64
-	cpu, most        float64 // the quantile of the busiest days, and the most
+	cpu, one, most   float64 // see [History.CPU], the quantile of one pod, and the most
 	peak             float64 // of memory
 	seen, measured   bool    // there is a sample of cpu, and of memory
 }
@@ -118,7 +118,8 @@ func (h *History) Summary(at float64) Summary { return h.summary(at, true) }
 
 func (h *History) summary(at float64, most bool) (s Summary) {
 	s.Days, s.MemoryDays = h.Days(at)
-	s.Coverage, s.cpu, s.seen = h.Coverage(at), h.CPU(at), !h.pods.empty()
+	s.Coverage, s.seen = h.Coverage(at), !h.pods.empty()
+	s.cpu, s.one = h.cpu(at)
 	if most && s.seen {
 		s.most = h.Busiest(1, at)
 	}
@@ -145,7 +146,7 @@ func (h *Summary) Size(request Amounts, job bool, leastDays int) Size {
 	case request.CPU == 0 && h.seen:
 		s.CPU, s.CPUReason = math.Max(h.most, FloorCPU), NoRequest
 	case s.CPUReason == "":
-		s.CPU, s.CPUReason = within(h.cpu, h.cpu/growth, FloorCPU, request.CPU)
+		s.CPU, s.CPUReason = within(h.cpu, h.one/growth, FloorCPU, request.CPU)
 	}
 	switch {
 	case request.Memory == 0 && h.measured:
@@ -156,11 +157,12 @@ func (h *Summary) Size(request Amounts, job bool, leastDays int) Size {
 	return s
 }
 
-// within keeps a size between floor and request. used is the use without any margin.
+// within keeps a size between floor and request. used is the use of one pod without any margin: where it is above the
+// request, the size is at least that.
 func within(size, used, floor, request float64) (float64, Reason) {
 	switch {
 	case used > request:
-		return math.Max(size, floor), Above
+		return max(size, floor, request), Above
 	case size >= request:
 		return request, AtRequest
 	case size < floor:

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/sigma-scheduler/sigma/plugins/apis/v1alpha1"
 	"github.com/sigma-scheduler/sigma/plugins/podspec"
 )
@@ -45,18 +48,31 @@ func (c *controller) withinHourlyBudget(ctx context.Context, x *execution, d *dr
 	if len(d.moves) > left {
 		return fmt.Sprintf("node %s takes %d moves, and movesPerHour leaves %d", d.node, len(d.moves), left)
 	}
+	var pods []*v1.Pod
+	for _, m := range d.moves {
+		pods = append(pods, m.moved.pod)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := c.Site.Full(ctx, pods); err != nil {
+		return fmt.Sprintf("node %s takes %d moves: %v", d.node, len(d.moves), err)
+	}
 	return ""
 }
 
-// perHour is the most evictions of a Rebalance within an hour: defaultPerHour of the pods on nodes, and at least
+// perHour is the most evictions of a Rebalance within an hour: defaultPerHour of the pods on its nodes, and at least
 // leastPerHour, where the object has no number.
 func (c *controller) perHour(o *v1alpha1.Rebalance) int {
 	if o.Spec.MovesPerHour > 0 {
 		return int(o.Spec.MovesPerHour)
 	}
+	selector, own := labels.SelectorFromSet(o.Spec.NodeSelector), map[string]bool{}
+	for _, n := range c.Site.Nodes() {
+		own[n.Name] = selector.Matches(labels.Set(n.Labels))
+	}
 	on := 0
 	for _, p := range c.Site.Pods() {
-		if p.Spec.NodeName != "" && !podspec.Ended(p) {
+		if own[p.Spec.NodeName] && !podspec.Ended(p) {
 			on++
 		}
 	}

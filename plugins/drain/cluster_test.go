@@ -50,6 +50,7 @@ type cluster struct {
 	lacks     string
 	unasked   error       // when rights are asked for
 	uncounted error       // when evictions are counted
+	full      error       // a limit of all evictions
 	evicted   []string    // workloads
 	written   []time.Time // evictions, in the workloads
 	onEvict   func()
@@ -283,6 +284,9 @@ func (c *cluster) Evicted(_ context.Context, object string) (n int, err error) {
 	}
 	return n, c.uncounted
 }
+
+// Full implements [Site].
+func (c *cluster) Full(context.Context, []*v1.Pod) error { return c.full }
 
 // add makes a pod of a workload that waits.
 func (c *cluster) add(workload string) *v1.Pod {

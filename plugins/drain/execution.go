@@ -46,6 +46,8 @@ type Site interface {
 	Evict(ctx context.Context, object string, perHour int, pod *v1.Pod) error
 	// Evicted is the number of pods evicted for a Rebalance within the hour, by any scheduler.
 	Evicted(ctx context.Context, object string) (int, error)
+	// Full returns the limit of all evictions that has no room for those of some pods within this hour; nil = none.
+	Full(ctx context.Context, pods []*v1.Pod) error
 	// Recent returns how many pods of a pod's workload were evicted within the hour.
 	Recent(ctx context.Context) (func(*v1.Pod) int, error)
 	// PatchNode makes a merge patch.

@@ -212,8 +212,6 @@ func TestSchedulerIsKilled(t *testing.T) {
 	}
 }
 
-// A scheduler that starts again, or leads after another, counts what was evicted before, by the
-// records in the workloads; what it evicted itself counts also where a record is gone.
 // Without a number, the moves of an hour are a twentieth of the pods on nodes, but at least 20.
 func TestPerHour(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -226,11 +224,30 @@ func TestPerHour(t *testing.T) {
 		c.add("m") // waits
 		require.Equal(t, len(c.Pods())/20, c.perHour(c.object))
 		require.Greater(t, c.perHour(c.object), 49)
+		c.object.Spec.NodeSelector = map[string]string{"pool": "other"}
+		require.Equal(t, 20, c.perHour(c.object), "its nodes have no pods")
 		c.object.Spec.MovesPerHour = 3
 		require.Equal(t, 3, c.perHour(c.object))
 	})
 }
 
+// While a limit of all evictions has no room for the moves of a node, it is not cordoned.
+func TestWaitsForALimit(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.full = errors.New("limit of the namespace shop")
+		w := c.begin()
+		c.run(10 * time.Minute)
+		require.Empty(t, c.evicted)
+		require.Empty(t, c.cordons())
+		require.Contains(t, w.waiting, "limit of the namespace shop")
+		c.full = nil
+		c.run(10 * time.Minute)
+		require.Len(t, c.evicted, 6)
+	})
+}
+
+// A scheduler that starts again, or leads after another, counts what was evicted before, by the
+// records in the workloads; what it evicted itself counts also where a record is gone.
 func TestHour(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.object.Spec.MovesPerHour = 2

@@ -60,6 +60,7 @@ func (nodesAlone) Evict(context.Context, string, int, *v1.Pod) error {
 	return nil
 }
 func (nodesAlone) Evicted(context.Context, string) (int, error)      { return 0, nil }
+func (nodesAlone) Full(context.Context, []*v1.Pod) error             { return nil }
 func (nodesAlone) Recent(context.Context) (func(*v1.Pod) int, error) { return nil, nil }
 func (nodesAlone) PatchNode(context.Context, string, []byte) error   { return nil }
 

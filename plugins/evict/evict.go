@@ -128,6 +128,16 @@ func (e *Evictor) Count(ctx context.Context, by Source) (int, error) {
 	return len(recordsOf(list, func(n entry) bool { return n.by == by })), err
 }
 
+// Full returns the limit of a namespace, of a node or of the cluster that has no room for the evictions of some pods within
+// this hour; nil = none.
+func (e *Evictor) Full(ctx context.Context, pods []*v1.Pod) error {
+	list, err := e.list(ctx)
+	if err != nil {
+		return err
+	}
+	return e.limits.full(pods, list)
+}
+
 // Recent returns how many pods of a pod's workload were evicted within the last hour; if its records cannot be read, the
 // largest number.
 func (e *Evictor) Recent(ctx context.Context) (func(*v1.Pod) int, error) {

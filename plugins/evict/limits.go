@@ -2,9 +2,11 @@ package evict
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sigma-scheduler/sigma/plugins/owner"
@@ -28,8 +30,8 @@ type Limits struct {
 // ones: a node of 110 pods, the kubelet's default, takes two hours to empty.
 var Defaults = Limits{WorkloadPercent: 10, OneAtATime: true, PerNamespace: 60, PerNode: 60, PerHour: 240}
 
-// OfRebalance are the limits of a Rebalance: it moves one pod after the other, and may empty a node that has several pods
-// of a workload.
+// OfRebalance are the limits of a Rebalance: of a workload it moves one pod after the other, and may empty a node that has
+// several of them.
 var OfRebalance = Limits{WorkloadPercent: 25, OneAtATime: true, PerNamespace: 60, PerNode: 60, PerHour: 240}
 
 // OfWorkload is the number of pods of a workload that may be evicted; 0 is no limit.
@@ -119,6 +121,34 @@ func (l *Limits) check(w *workload, r record, list []entry, now time.Time) error
 		}
 	}
 	return nil
+}
+
+// full returns the limit of a namespace, of a node or of the cluster that evictions of some pods of a node would exceed.
+// A limit that these alone exceed has to be free.
+func (l *Limits) full(pods []*v1.Pod, list []entry) error {
+	list = slices.DeleteFunc(slices.Clone(list), func(n entry) bool { return n.by == Batch })
+	of := func(name string, most, more int, in func(n entry) bool) error {
+		if have := len(recordsOf(list, in)); most > 0 && have > 0 && have+more > most {
+			return &LimitError{Limit: name, Why: fmt.Sprintf("%d evictions within an hour and %d to come, at most %d are allowed", have, more, most)}
+		}
+		return nil
+	}
+	namespaces, nodes := map[string]int{}, map[string]int{}
+	for _, p := range pods {
+		namespaces[p.Namespace]++
+		nodes[p.Spec.NodeName]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		if err := of("namespace "+name, l.PerNamespace, namespaces[name], func(n entry) bool { return n.namespace() == name }); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		if err := of("node "+name, l.PerNode, nodes[name], func(n entry) bool { return n.node == name }); err != nil {
+			return err
+		}
+	}
+	return of("cluster", l.PerHour, len(pods), every)
 }
 
 // freeAt is the time at which the oldest record of a full limit is an hour old.

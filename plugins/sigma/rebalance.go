@@ -105,6 +105,11 @@ func (s *rebalanceSite) Evicted(ctx context.Context, name string) (int, error) {
 	return s.evictor.Count(ctx, sourceOf(name))
 }
 
+// Full implements [drain.Site].
+func (s *rebalanceSite) Full(ctx context.Context, pods []*v1.Pod) error {
+	return s.evictor.Full(ctx, pods)
+}
+
 // Recent implements [drain.Site].
 func (s *rebalanceSite) Recent(ctx context.Context) (func(*v1.Pod) int, error) {
 	return s.evictor.Recent(ctx)
