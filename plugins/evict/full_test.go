@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -21,15 +21,15 @@ func TestFull(t *testing.T) {
 		list = append(list, entry{record{by: Rebalance, node: fmt.Sprint("n", i%2)}, "apps/Deployment/shop/web"})
 	}
 	l := OfRebalance
-	assert.NoError(t, l.full(pods(10, "shop", "n9"), list))
-	assert.ErrorContains(t, l.full(pods(11, "shop", "n9"), list), "limit of the namespace shop: 50 evictions within an hour and 11 to come, at most 60 are allowed")
-	assert.NoError(t, l.full(pods(11, "bank", "n9"), list))
-	assert.ErrorContains(t, l.full(pods(36, "bank", "n1"), list), "limit of the node n1")
-	assert.NoError(t, l.full(pods(100, "bank", "n9"), list), "more than the limit has to be free")
+	require.NoError(t, l.full(pods(10, "shop", "n9"), list))
+	require.ErrorContains(t, l.full(pods(11, "shop", "n9"), list), "limit of the namespace shop: 50 evictions within an hour and 11 to come, at most 60 are allowed")
+	require.NoError(t, l.full(pods(11, "bank", "n9"), list))
+	require.ErrorContains(t, l.full(pods(36, "bank", "n1"), list), "limit of the node n1")
+	require.NoError(t, l.full(pods(100, "bank", "n9"), list), "more than the limit has to be free")
 	l.PerHour = 60
-	assert.ErrorContains(t, l.full(pods(11, "bank", "n9"), list), "limit of the cluster")
+	require.ErrorContains(t, l.full(pods(11, "bank", "n9"), list), "limit of the cluster")
 	for i := range list {
 		list[i].by = Batch
 	}
-	assert.NoError(t, l.full(pods(11, "shop", "n1"), list))
+	require.NoError(t, l.full(pods(11, "shop", "n1"), list))
 }
