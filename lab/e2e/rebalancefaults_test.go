@@ -95,7 +95,7 @@ var planFaults = []planFault{
 // rebalance makes the object that empties the site's first node.
 func (s *moveSite) rebalance(t *testing.T) {
 	t.Helper()
-	s.c.Kubectl(t, fmt.Sprintf("{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: %s}, spec: {mode: Auto, every: 168h, moves: 100%%, nodeSelector: {site: %[1]s}}}", s.ns), "apply", "-f", "-")
+	s.c.Kubectl(t, fmt.Sprintf("{apiVersion: sigma-scheduler.io/v1alpha1, kind: Rebalance, metadata: {name: %s}, spec: {mode: Auto, every: 168h, inFlight: 1, moves: 100%%, nodeSelector: {site: %[1]s}}}", s.ns), "apply", "-f", "-")
 }
 
 func (s *moveSite) patch(t *testing.T, spec string) {

@@ -44,7 +44,7 @@ is where it wants to be. ± is the standard error over instances unless the sect
 K0 knows only the past; +clock also the elapsed share of the arrival period; K1 a forecast per app; K2 the true counts.
 *Offline only*: a live scheduler refuses the policy, as those of K2, roll-outs and plans, or decides with it only inside
 [planned windows](windows.md), as with +clock.
-The pages of the sections have all figures and the commands that made them. [The demo](results/demo.md) has figures too.
+Whole stacks of today and Sigma's beside each other are on [a page of their own](results/month.md). The pages of the sections have all figures and the commands that made them. [The demo](results/demo.md) has figures too.
 `
 
 // Summarise writes results.md below the folder of documents from the pages of sections.
