@@ -256,7 +256,7 @@ func (m *Month) lines(b *Bill) (lines []textLine) {
 func (m *Month) span() string {
 	text := fmt.Sprintf("simulated: %d days", m.Days*m.Seeds)
 	if m.Share < 1 {
-		text += fmt.Sprintf(", %.0f %% of the pods", 100*m.Share)
+		text += fmt.Sprintf(", %.0f %% of pods", 100*m.Share)
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -212,8 +213,17 @@ func (j *judge) screens(ctx context.Context, from string) error {
 			return err
 		}
 		lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-		if len(lines) > 25 {
-			j.fault("the screen of %s has %d lines", args, len(lines))
+		screen := lines
+		if n := slices.IndexFunc(lines, func(l string) bool {
+			return strings.HasPrefix(l, "simulated: ") || strings.HasPrefix(l, "No month is simulated")
+		}); n > 0 {
+			if len(lines)-n > 6 {
+				j.fault("the month of %s has %d lines", args, len(lines)-n)
+			}
+			screen = lines[:n]
+		}
+		if len(screen) > 26 { // the last one is empty before a month
+			j.fault("the screen of %s has %d lines", args, len(screen))
 		}
 		for _, line := range lines {
 			if n := utf8.RuneCountInString(line); n > 80 {
