@@ -145,7 +145,7 @@ func BenchmarkChecker(b *testing.B) {
 	}
 }
 
-// TestCheckerFar: the memory for a machine does not grow with its index, and what it holds counts.
+// TestCheckerFar: the memory for a machine does not grow with its index, and its items count.
 func TestCheckerFar(t *testing.T) {
 	inst := checked()
 	inst.Machines[0].Count = binpack.Unlimited

@@ -156,7 +156,7 @@ func (c *controller) notEvictable(ctx context.Context, s *parsedSpec, nodes []*v
 	replicas := map[string]int{}
 	for _, p := range pods {
 		if group := podspec.Group(p, c.AppLabel); p.Spec.NodeName != "" && !podspec.Ended(p) {
-			moved[group] = recent(p)
+			moved[group] = max(moved[group], recent(p)) // of several workloads with one label
 			replicas[group]++
 		}
 	}

@@ -164,7 +164,7 @@ func underFaults(ctx context.Context, cfg Config, p *records.Page) error {
 		}
 	}
 	p.Heading("Faults")
-	p.Text(fmt.Sprintf("%d clusters of each kind with three zones, from seed %d, for the %d days after a fault at 10 o'clock of a Thursday, when sizes know two weeks. Waiting is of all pods together, and evictions are of 100 pods a day, without those of lost nodes. "+
+	p.Text(fmt.Sprintf("Clusters of each kind with three zones: %d, from seed %d, for the %d days after a fault at 10 o'clock of a Thursday, when sizes know two weeks. Waiting is of all pods together, and evictions are of 100 pods a day, without those of lost nodes. "+
 		"Under three times the replicas each pod that lives has two more beside it at once, as with an autoscaler that follows the load; under three times the use the pods stay, as with one at its largest number. In the lost zone no node is launched for three hours.",
 		cfg.Faults, cfg.First, faultDays))
 	p.Table(table)
